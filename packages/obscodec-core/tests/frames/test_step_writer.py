@@ -84,8 +84,8 @@ def test_arrays_equal_plain_ones(kind, n_envs):
     columns = Column.zeros((N_STEPS, n_envs), np.float32), Column.zeros((N_STEPS, n_envs, 2), np.int16)
     rows, expected = [column[0].copy() for column in columns], [column.copy() for column in columns]
     write_buffer = arrays[0].write_buffer
-    assert write_buffer.writes_at_once
-    write_buffer.bind_columns([*zip(columns, rows, strict=True)])
+    assert write_buffer.writer is not None
+    write_buffer.writer.state.bind_columns([*zip(columns, rows, strict=True)])
     obs = player.step()
     for i in range(400):
         at, next_obs, way = int(rng.integers(N_STEPS)), player.step(), rng.integers(6)
@@ -170,7 +170,7 @@ def test_a_step_that_is_interrupted_is_done_or_not():
     store, player = store_of("stacks"), Player("stacks", 2)
     arrays = arrays_of(store, 2)
     ids, write_buffer = (arrays[0].ids, arrays[1].ids), arrays[0].write_buffer
-    assert write_buffer.writes_at_once
+    assert write_buffer.writer is not None
     models = [np.zeros(array.shape, np.uint8) for array in arrays]
     given, at, n_interrupts = [models[0][0]] * 2, 0, 0
 
@@ -199,7 +199,7 @@ def test_an_interrupted_view_leaves_the_next_step_as_it_lies():
     as_it_is = rng.integers(99, size=(2, 4, 6, 5)).astype(np.uint8)
     view = np.moveaxis(np.moveaxis(as_it_is, 1, -1).copy(), -1, 1)
     ids, write_buffer = (arrays[0].ids, arrays[1].ids), arrays[0].write_buffer
-    assert write_buffer.writes_at_once
+    assert write_buffer.writer is not None
     for where in at_every_line(lambda: lambda: write_buffer.put_both(1, ids, as_it_is, view)):
         write_buffer.put_both(2, ids, as_it_is, as_it_is)
         np.testing.assert_array_equal(arrays[1][2], as_it_is, err_msg=where)
@@ -233,10 +233,10 @@ def test_a_store_that_decides_writes_at_once_from_then_on():
     store = AutoStore(Layout((4, 20, 20), np.uint8), codec="delta-rle", frame_stack=4, decide_after=8)
     array, _ = arrays_of(store, 1)
     write_buffer, played = array.write_buffer, np.random.default_rng(0).integers(99, size=(40, 1, 4, 20, 20))
-    assert not write_buffer.writes_at_once
+    assert write_buffer.writer is None
     for i, row in enumerate(played.astype(np.uint8)):
         array[i % N_STEPS] = row
         if i == 20:
             array[:]  # which stores what waits
-    assert write_buffer.writes_at_once
+    assert write_buffer.writer is not None
     np.testing.assert_array_equal(array[:], [played[i] for i in (35, 36, 37, 38, 39, 33, 34)])

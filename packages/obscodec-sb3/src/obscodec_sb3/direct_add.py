@@ -38,7 +38,9 @@ class DirectAdd:
         self._given: tuple[Any, ...] = ()  # the types, shapes and dtypes that came last
         ids, (actions, *others) = [Column(ids, np.dtype(np.int64)) for ids in self._ids], columns
         self._columns = ColumnReader(ids, others, [actions])
-        self._write_buffer.bind_columns([*zip(columns, rows, strict=True)][: 4 if self._keeps_timeouts else 3])
+        writer = self._write_buffer.writer
+        assert writer is not None
+        writer.state.bind_columns([*zip(columns, rows, strict=True)][: 4 if self._keeps_timeouts else 3])
 
     @classmethod
     def of(cls, buffer: ReplayBuffer) -> DirectAdd | None:
@@ -51,7 +53,7 @@ class DirectAdd:
         for array in plain:
             if not (isinstance(array, Column) or (type(array) is np.ndarray and array.flags.carray)):
                 return None
-        return cls(buffer) if obs.write_buffer.writes_at_once else None
+        return cls(buffer) if obs.write_buffer.writer is not None else None
 
     @property
     def reads_on_cpu(self) -> bool:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.dirty_rows import DirtyRows, note
-from obscodec.columns import Column
 from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.kernels import address, compiled
@@ -137,16 +136,10 @@ class WriteBuffer:
         return True
 
     @property
-    def writes_at_once(self) -> bool:
-        """Whether steps are stored at once, and don't wait."""
+    def writer(self) -> StepWriter | None:
+        """What stores steps at once; None if they wait."""
         with self.store.changing:
-            return (self._writer or self._new_writer()) is not None
-
-    def bind_columns(self, columns: list[tuple[Column, npt.NDArray[np.generic]]]) -> None:
-        """See ``StepState.bind_columns``; for a write buffer that :attr:`writes_at_once`."""
-        with self.store.changing:
-            assert self._writer is not None
-            self._writer.state.bind_columns(columns)
+            return self._writer or self._new_writer()
 
     def put_both(
         self,
@@ -155,9 +148,9 @@ class WriteBuffer:
         tensors: npt.NDArray[np.generic],
         more_tensors: npt.NDArray[np.generic],
     ) -> None:
-        """:meth:`put` for two arrays together, if the write buffer :attr:`writes_at_once`: all is stored, or nothing.
+        """:meth:`put` for two arrays together, if the write buffer has a :attr:`writer`: all is stored, or nothing.
 
-        The rows of columns that are bound to the writer change in the same step. :meth:`forget` undoes the last call.
+        The rows of columns that are bound to its state change in the same step. :meth:`forget` undoes the last call.
         """
         with self.store.changing:
             writer = self._writer

@@ -57,18 +57,6 @@ class Converting(Drawing, total=False):
     convert: Callable[[Array], Any] | None
 
 
-class Cutting(TypedDict, total=False):
-    """Which sequences are drawn, and how they are returned, see :meth:`RingBuffer.sequences`."""
-
-    overlap: int | None
-    burn_in: int
-    strict_length: bool
-    across_episodes: bool
-    starts: npt.ArrayLike | None
-    p: npt.ArrayLike | Prioritized | None
-    to: object
-
-
 @says_arguments
 class RingBuffer:
     """The last ``capacity`` steps of each of ``n_envs`` environments.
@@ -609,17 +597,6 @@ class RingBuffer:
         """
         return self._taken(indices, self._reader.chooser(n_step, gamma, reward, to))
 
-    @overload
-    def epochs(
-        self, batch: int, rng: Rng = None, *, n_epochs: int = 1, drop_last: bool = False, to: object = None
-    ) -> Iterator[Batch]: ...
-
-    @overload
-    def epochs(
-        self, batch: int, rng: Rng = None, *, n_epochs: int = 1, drop_last: bool = False, to: object = None,
-        return_indices: Literal[True],
-    ) -> Iterator[tuple[Batch, Ints]]: ...  # fmt: skip
-
     @says_errors
     def epochs(
         self,
@@ -656,14 +633,6 @@ class RingBuffer:
         if returns_indices:
             return ((self._taken(indices, choose), indices) for indices in drawn)
         return (self._taken(indices, choose) for indices in drawn)
-
-    @overload
-    def sequences(self, batch: int, length: int, rng: Rng = None, **how: Unpack[Cutting]) -> Batch: ...
-
-    @overload
-    def sequences(
-        self, batch: int, length: int, rng: Rng = None, *, return_indices: Literal[True], **how: Unpack[Cutting]
-    ) -> tuple[Batch, Ints]: ...
 
     @says_errors
     def sequences(
@@ -732,12 +701,13 @@ class RingBuffer:
             span = self._span
             stride = 1 if overlap is None else length - overlap
             drawn = self._drawer.sequences(span, batch, length, rng, stride, burn_in, strict, across, starts, p)
-            read = choose(span, drawn.steps, drawn.envs, drawn.real)
+            steps, envs, real, indices = drawn
+            read = choose(span, steps, envs, real)
         sequences = read()
         with self._lock:
             self._set.n_samples += 1
             self._set.sample_s += perf_counter() - began
-        return (sequences, drawn.indices) if returns_indices else sequences
+        return (sequences, indices) if returns_indices else sequences
 
     @says_errors
     def episodes(self, *, unfinished: bool = False, to: object = None) -> Iterator[dict[str, Any]]:

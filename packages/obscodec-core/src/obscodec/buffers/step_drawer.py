@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +12,6 @@ from obscodec.buffers.drawing import Ends, Episodes, Prioritized, Rng, as_genera
 from obscodec.buffers.step_reader import Bools, Span, StepReader
 from obscodec.errors import FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Ints
-
-
-class Sequences(NamedTuple):
-    """Steps ``[batch, length]``, of which some may not be ``real``, and the ``indices`` where sequences begin."""
-
-    steps: Ints
-    envs: Ints
-    real: Bools
-    indices: Ints
 
 
 class StepDrawer:
@@ -93,8 +83,12 @@ class StepDrawer:
         across: bool,
         starts: npt.ArrayLike | None,
         p: npt.ArrayLike | Prioritized | None,
-    ) -> Sequences:
-        """Random sequences; see ``RingBuffer.sequences``, whose ``overlap`` is ``length - stride``."""
+    ) -> tuple[Ints, Ints, Bools, Ints]:
+        """Random sequences; see ``RingBuffer.sequences``, whose ``overlap`` is ``length - stride``.
+
+        Returns steps and their environments, ``i64[batch, burn_in + length]`` both, which of them are real, and the
+        indices where sequences begin.
+        """
         _refuse_empty(span)
         generator, parts = as_generator(rng), self.episodes(span, across_seams_alone=across)
         if starts is None and p is None:
@@ -112,7 +106,7 @@ class StepDrawer:
         envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
         if across:
             real &= self._reader.drawable(span, steps, envs)
-        return Sequences(steps, envs, real, start * span.n_envs + parts.envs[part])
+        return steps, envs, real, start * span.n_envs + parts.envs[part]
 
     def episodes(self, span: Span, *, across_seams_alone: bool = False) -> Episodes:
         """The episodes, of which only new steps are looked at; or the parts between what no field says."""

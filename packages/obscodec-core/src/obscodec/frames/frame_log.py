@@ -10,7 +10,7 @@ from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, Wanted
 from obscodec.frames.kernels import sequences as column
-from obscodec.frames.kernels.append import append_frames
+from obscodec.frames.kernels.append import announce, append_frames
 from obscodec.frames.kernels.counts import (
     N_DEAD,
     N_FREE,
@@ -34,7 +34,6 @@ from obscodec.frames.kernels.find import (
     STARTS,
     find_frames,
 )
-from obscodec.frames.kernels.first_use import announce
 from obscodec.frames.kernels.stacks import (
     LISTED_TWICE,
     N_ROWS,

@@ -6,6 +6,7 @@ under negative ids.
 """
 
 from dataclasses import replace
+from inspect import signature
 
 import numpy as np
 import numpy.typing as npt
@@ -182,18 +183,7 @@ class FrameStore(Store):
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""
-        return {
-            "layout": self.layout,
-            "frame_stack": self.frame_stack,
-            "codec": self.codec,
-            "block_frames": self.block_frames,
-            "recent": self.recent,
-            "first_id": self.first_id,
-            "max_bytes": self.max_bytes,
-            "threads": self.threads,
-            "device": self.device,
-            "heap": self.heap,
-        }
+        return {name: getattr(self, name) for name in signature(FrameStore).parameters}
 
     def _state(self) -> State:
         return self.log.state()

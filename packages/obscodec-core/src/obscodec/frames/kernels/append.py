@@ -6,6 +6,9 @@ A full block joins the queue, and stays open until a new frame begins the next o
 changed.
 """
 
+import logging
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -42,7 +45,7 @@ from obscodec.frames.kernels.sequences import (
     RUNS,
     RUNS_NBYTES,
 )
-from obscodec.kernels import address, compiled, copy, inlined, load_u8, load_u64, signed, unsigned
+from obscodec.kernels import UNCACHED, address, compiled, copy, inlined, is_on_disk, load_u8, load_u64, signed, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Ints
 from obscodec.streams import are_equal, encode_first, encode_patch
@@ -50,6 +53,7 @@ from obscodec.streams import are_equal, encode_first, encode_patch
 # Where new frames go: the table of sequences; the reference frames, ``u8[max_references, nbytes]``, the first one
 # zeros; ``i64[1]``, how many these are; the queue of full blocks; how many frames a block has, and an observation.
 OpenTables = tuple[npt.NDArray[np.int64], Rows, Ints, Queue, int, int]
+_log = logging.getLogger("obscodec")
 
 
 @compiled
@@ -227,3 +231,14 @@ def _give_id(sequence: Ints, place: int, begins: bool, counts: Table) -> int:
     frame_id = sequence[RECENT_IDS + place]
     counts[frame_id] += 2
     return int(frame_id)
+
+
+@cache
+def announce() -> None:
+    """Warn, once in a process, if kernels are not in numba's cache and are about to be compiled."""
+    if append_frames.signatures:
+        return
+    if append_frames.stats.cache_path is None:
+        _log.warning(f"obscodec compiles its kernels: {UNCACHED}")
+    elif not is_on_disk("obscodec.frames", append_frames.py_func.__name__):
+        _log.warning("obscodec compiles its kernels for this machine, for 10 to 20 seconds, the first time only")
