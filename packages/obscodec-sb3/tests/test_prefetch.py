@@ -1,5 +1,6 @@
 """Batches that are decoded ahead hold what was stored when they were drawn, whatever is added in the meantime."""
 
+import copy
 import os
 import pickle
 import re
@@ -10,8 +11,10 @@ import torch
 from atari_frames import frames
 from forked import exit_status, forked
 from gymnasium import spaces
+from obscodec import AutoStore, Layout, TensorArray
 from obscodec.arrays import DeferredRead
 from obscodec_sb3 import CompressedReplayBuffer, CompressedRolloutBuffer, compressed
+from obscodec_sb3.prefetcher import Prefetcher
 from sb3_contrib.common.maskable.buffers import MaskableRolloutBuffer
 from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
@@ -158,3 +161,47 @@ def test_a_loaded_rollout_is_prefetched(tmp_path):
     assert loaded._prefetch
     for expected, found in zip(observations_of(buffer), observations_of(loaded), strict=True):
         assert torch.equal(expected[""], found[""])
+
+
+def filled():
+    array = TensorArray.zeros((8, 3), AutoStore(Layout((84, 84), np.uint8), codec="zstd:1"))
+    array[...] = np.random.default_rng(0).integers(256, size=array.shape, dtype=np.uint8)
+    return array
+
+
+def test_read_ahead_gives_each_reading_once_and_in_order():
+    array = filled()
+    drawn = []
+
+    def draw(kind):
+        step = len(drawn) % 8
+        drawn.append((kind, step))
+        return DeferredRead(lambda: array[step])
+
+    ahead = Prefetcher()
+    np.testing.assert_array_equal(ahead.next("a", lambda: draw("a")).result(), array[0])
+    np.testing.assert_array_equal(ahead.next("b", lambda: draw("b")).result(), array[2])
+    np.testing.assert_array_equal(ahead.next("a", lambda: draw("a")).result(), array[1])
+    np.testing.assert_array_equal(ahead.next("b", lambda: draw("b")).result(), array[3])
+    assert [kind for kind, _ in drawn] == ["a", "a", "b", "b", "a", "b"]
+    ahead.clear()
+    np.testing.assert_array_equal(ahead.next("a", lambda: draw("a")).result(), array[6])
+
+
+@pytest.mark.parametrize("rebuild", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_rebuilt_read_ahead_has_drawn_nothing(rebuild):
+    array = filled()
+    ahead = Prefetcher()
+    ahead.next(0, lambda: DeferredRead(lambda: array[3]))
+    np.testing.assert_array_equal(rebuild(ahead).next(0, lambda: DeferredRead(lambda: array[5])).result(), array[5])
+
+
+@pytest.mark.slow
+@pytest.mark.needs("fork")
+def test_a_process_is_forked_between_two_readings():
+    array = filled()
+    expected = array[:]
+    ahead = Prefetcher()
+    for _ in range(60):
+        ahead.next(0, lambda: DeferredRead(lambda: [array[:], array[:4], array[3:]]))
+        assert exit_status(forked(lambda: np.testing.assert_array_equal(array[:], expected), seconds=20)) == 0

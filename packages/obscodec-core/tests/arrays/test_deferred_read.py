@@ -1,9 +1,7 @@
 """What a function reads in a DeferredRead is what it would read outside of one."""
 
-import copy
 import gc
 import os
-import pickle
 import signal
 import threading
 from typing import NamedTuple
@@ -14,7 +12,7 @@ from forked import exit_status, forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, SlotError, TensorArray
-from obscodec.arrays import OPEN_READ, DeferredRead, Prefetcher
+from obscodec.arrays import OPEN_READ, DeferredRead
 
 LAYOUT = Layout((6, 5), np.uint8)
 RNG = np.random.default_rng(0)
@@ -239,33 +237,6 @@ def test_an_error_in_the_background_comes_with_the_result():
         deferred.result()
 
 
-def test_read_ahead_gives_each_reading_once_and_in_order():
-    (array,) = filled(1)
-    drawn = []
-
-    def draw(kind):
-        step = len(drawn) % 8
-        drawn.append((kind, step))
-        return DeferredRead(lambda: array[step])
-
-    ahead = Prefetcher()
-    assert_equal(ahead.next("a", lambda: draw("a")).result(), array[0])
-    assert_equal(ahead.next("b", lambda: draw("b")).result(), array[2])
-    assert_equal(ahead.next("a", lambda: draw("a")).result(), array[1])
-    assert_equal(ahead.next("b", lambda: draw("b")).result(), array[3])
-    assert [kind for kind, _ in drawn] == ["a", "a", "b", "b", "a", "b"]
-    ahead.clear()
-    assert_equal(ahead.next("a", lambda: draw("a")).result(), array[6])
-
-
-@pytest.mark.parametrize("rebuild", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_a_rebuilt_read_ahead_has_drawn_nothing(rebuild):
-    (array,) = filled(1)
-    ahead = Prefetcher()
-    ahead.next(0, lambda: DeferredRead(lambda: array[3]))
-    assert_equal(rebuild(ahead).next(0, lambda: DeferredRead(lambda: array[5])).result(), array[5])
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_decodes_what_its_parent_started():
     (array,) = filled(1)
@@ -308,17 +279,6 @@ def test_an_interrupt_leaves_no_reading_open():
     gc.enable()
     signal.signal(signal.SIGALRM, before)
     assert n_interrupts > 100
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_process_is_forked_between_two_readings():
-    (array,) = filled(1)
-    expected = array[:]
-    ahead = Prefetcher()
-    for _ in range(60):
-        ahead.next(0, lambda: DeferredRead(lambda: [array[:], array[:4], array[3:]]))
-        assert exit_status(forked(lambda: assert_equal(array[:], expected), seconds=20)) == 0
 
 
 def test_lists_are_filled():

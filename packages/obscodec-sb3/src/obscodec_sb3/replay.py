@@ -11,7 +11,7 @@ import obscodec
 import torch as th
 from gymnasium import spaces
 from obscodec.arguments import as_count, as_env
-from obscodec.arrays import OPEN_READ, Prefetcher
+from obscodec.arrays import OPEN_READ
 from obscodec.buffers import LOOK_EVERY, Columns, taken
 from obscodec.columns import Column
 from obscodec.runtime import raise_memory_error, says_memory_error
@@ -25,6 +25,7 @@ from obscodec_sb3.assignable import as_actions, check_assignable, check_infos
 from obscodec_sb3.base import CompressedBuffer, Setting
 from obscodec_sb3.direct_add import DirectAdd
 from obscodec_sb3.keywords import PrefetchKeywords
+from obscodec_sb3.prefetcher import Prefetcher
 from obscodec_sb3.taken_out import TakenOut, at_envs
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations

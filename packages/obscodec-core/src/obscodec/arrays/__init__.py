@@ -4,7 +4,7 @@ Indices and assignments become ids here, and rows wait on their way. An array ne
 nor which step of which episode a row is.
 """
 
-from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Prefetcher, Selection
+from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Selection
 from obscodec.arrays.indexing import Index, Part, index_parts, n_axes, split_parts
 from obscodec.arrays.tensor_array import TensorArray, places_together
 from obscodec.arrays.write_buffer import WriteBuffer
@@ -14,7 +14,6 @@ __all__ = [
     "DeferredRead",
     "Index",
     "Part",
-    "Prefetcher",
     "Selection",
     "TensorArray",
     "WriteBuffer",

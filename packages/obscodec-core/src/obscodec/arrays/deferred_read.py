@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection
 from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from obscodec.runtime import Background, Job, LockOrder, raise_memory_error
 from obscodec.stores import Guard, Store, new_batch
 
-_MAX_AHEAD = 2
 _DECODER = Background(LockOrder.DECODING)
 
 # While the function of a DeferredRead runs in this thread: the stores whose tensors it looks at.
@@ -126,37 +125,6 @@ class DeferredRead:
         for _, _, guard in self._selections:
             guard.close()
         return decoded
-
-
-class Prefetcher:
-    """Decodes the next batch in the background, one for each of the last two kinds of batches.
-
-    Example:
-        >>> from obscodec import AutoStore, Layout, TensorArray
-        >>> array = TensorArray.zeros((10,), AutoStore(Layout((84, 84), np.uint8)))
-        >>> ahead = Prefetcher()
-        >>> ahead.next(32, lambda: DeferredRead(lambda: array[np.zeros(32, int)])).result().shape
-        (32, 84, 84)
-    """
-
-    def __init__(self) -> None:
-        self._started: dict[Hashable, DeferredRead] = {}
-
-    def next(self, kind: Hashable, draw: Callable[[], DeferredRead]) -> DeferredRead:
-        """The read that the last call for this kind has started, or a new one; starts the read for the next call."""
-        deferred = self._started.pop(kind, None) or draw()
-        following = self._started[kind] = draw()
-        following.start()
-        while len(self._started) > _MAX_AHEAD:
-            del self._started[next(iter(self._started))]
-        return deferred
-
-    def clear(self) -> None:
-        """Forget the reads that were started."""
-        self._started.clear()
-
-    def __reduce__(self) -> tuple[type[Prefetcher], tuple[()]]:
-        return Prefetcher, ()
 
 
 def _called(read: Callable[[], Any], at_once: Collection[Store | None]) -> Any:
