@@ -1,7 +1,7 @@
 """AutoStore: looks at the first tensors, then decides how to store them."""
 
 from dataclasses import replace
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from obscodec.runtime import LockOrder, PicklableLock, give_back_free_memory, ne
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of, part_of
 from obscodec.stats import Choice, StoreStats
-from obscodec.stores.auto.options import StoreKeywords, StoreOptions, shows_options
+from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
 from obscodec.stores.ids import FIRST_ID, NO_TENSOR, give_out, leave
 from obscodec.stores.store import MAKE_ANOTHER, Store
@@ -37,9 +37,14 @@ class AutoStore(Store):
     Args:
         layout: shape and dtype of one tensor.
         threads: how many threads share the work on a large batch, None for half of the usable processors.
-        **options: ``codec``, ``frame_stack``, ``budget``, ``decide_after``, ``block_frames``, ``max_bytes``, ``device``
-            and ``heap``, as of a ``Field``. The store decides before it has seen ``decide_after`` tensors if
-            ``max_bytes`` has room for fewer. It finds frame stacks only if it sees five tensors of a sequence or more.
+        codec: as of a ``Field``, and so are the others.
+        frame_stack: it finds frame stacks only if it sees five tensors of a sequence or more.
+        budget: see there.
+        decide_after: the store decides earlier if ``max_bytes`` has room for fewer tensors.
+        block_frames: see there.
+        max_bytes: see there.
+        device: see there.
+        heap: see there.
 
     Attributes:
         options: the options, checked.
@@ -60,12 +65,26 @@ class AutoStore(Store):
 
     options: Fixed[StoreOptions] = Fixed(MAKE_ANOTHER)
 
-    @shows_options
-    def __init__(self, layout: Layout, *, threads: int | None = None, **options: Unpack[StoreKeywords]) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        threads: int | None = None,
+        codec: str | None = StoreOptions.codec,
+        frame_stack: FrameStack | int | None = StoreOptions.frame_stack,
+        budget: str | None = StoreOptions.budget,
+        decide_after: int | None = StoreOptions.decide_after,
+        block_frames: int | None = StoreOptions.block_frames,
+        max_bytes: int | None = StoreOptions.max_bytes,
+        device: str = StoreOptions.device,
+        heap: str = StoreOptions.heap,
+    ) -> None:
         check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
-        spec = check_spec(options.get("codec", "auto"))
-        options["codec"] = spec = spec if spec == "auto" else new_codec(spec, layout).spec
-        self.options = checked = StoreOptions(**options)
+        spec = check_spec(codec)
+        spec = spec if spec == "auto" else new_codec(spec, layout).spec
+        more: dict[str, Any] = {"decide_after": decide_after, "block_frames": block_frames, "max_bytes": max_bytes}
+        more |= {"frame_stack": frame_stack, "device": device, "heap": heap}
+        self.options = checked = StoreOptions(codec=spec, budget=budget, **more)
         self.layout, self._threads = layout, as_option("threads", threads)
         self.device = decoding = checked.device
         if spec != "auto":

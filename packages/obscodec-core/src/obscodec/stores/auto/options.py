@@ -1,9 +1,6 @@
 """StoreOptions: how a store keeps its tensors, checked."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from inspect import Parameter, signature
-from typing import TypedDict, TypeVar
+from dataclasses import dataclass
 
 from obscodec.arguments import as_nbytes, as_option
 from obscodec.codecs import check_encodable
@@ -11,21 +8,6 @@ from obscodec.devices import check_place
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack
 from obscodec.stores.auto.choice import FAST
-
-F = TypeVar("F", bound=Callable[..., None])
-
-
-class StoreKeywords(TypedDict, total=False):
-    """The keyword arguments that become :class:`StoreOptions`, for type checkers and editors."""
-
-    codec: str | None
-    frame_stack: FrameStack | int | None
-    budget: str | None
-    decide_after: int | None
-    block_frames: int | None
-    max_bytes: int | None
-    device: str
-    heap: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +47,3 @@ class StoreOptions:
                 raise SpecError(f"a budget is for the codec 'auto', got it for {self.codec!r}")
         check_place(self.device, self.heap)
         vars(self).update(checked)
-
-
-def shows_options(construct: F) -> F:
-    """Have ``inspect`` show the options of a store in place of ``**options``, the last parameter of a constructor."""
-    takes = signature(construct)
-    *others, _ = takes.parameters.values()
-    options = [Parameter(of.name, Parameter.KEYWORD_ONLY, default=of.default) for of in fields(StoreOptions)]
-    construct.__signature__ = takes.replace(parameters=[*others, *options])  # type: ignore[attr-defined]
-    return construct
