@@ -8,8 +8,6 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, FrameStore, Layout, Prioritized, RingBuffer, SnapshotError, TensorArray
-from obscodec.heap import SlotHeap
-from obscodec.segments import Segments
 from obscodec.state import versioned
 
 LAYOUT = Layout((12, 12), np.uint8)
@@ -26,19 +24,12 @@ def ring():
     return buffer
 
 
-def heap():
-    made = SlotHeap(4)
-    made.put([1], Segments.of([b"abc"]))
-    return made
-
-
 MADE = {
     "ring": ring,
     "priorities": lambda: Prioritized(20),
     "store": lambda: FrameStore(LAYOUT),
     "auto store": lambda: obscodec.AutoStore(LAYOUT),
     "array": lambda: TensorArray.zeros((3,), FrameStore(LAYOUT)),
-    "heap": heap,
 }
 
 

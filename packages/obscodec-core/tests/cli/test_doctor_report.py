@@ -47,7 +47,7 @@ def tiles():
     frames = kinds[order].transpose(0, 1, 3, 2, 4, 5).reshape(N, 48, 48, 3)
     field = tried("tiles", frames)
     smallest = min(field.measured, key=lambda of: of.item_bytes)
-    return replace(field, recommended=smallest.spec, block_frames=smallest.block_frames)
+    return replace(field, chosen=smallest)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_reason_is_whole_whatever_it_says():
         f"transition takes {field.item_bytes:,.0f} bytes, its next observation included; ratios are to one without it."
     )
     assert why(field) == f"{field.reason}. A {takes}"
-    in_blocks = why(replace(odd, block_frames=4))
+    in_blocks = why(replace(odd, chosen=replace(odd.chosen, block_frames=4)))
     assert in_blocks.startswith("the first: of two: as asked for. In blocks of 4 frames, a transition takes")
     assert field.reason == "the smallest codec that reads as fast as plain arrays, on the first 100 frames"
 
@@ -187,7 +187,7 @@ def test_the_choice_is_that_of_a_buffer_of_transitions(n_shown):
     """Also if equal frames follow each other: the more tensors a frame is in, the less it takes of each."""
     frames = textured(N // n_shown).repeat(n_shown, axis=0)
     found, choice = tried("frames", frames), seen_by_a_buffer(frames).stats().fields["obs"].choice
-    assert (found.recommended, found.block_frames) == (choice.chosen.spec, choice.chosen.block_frames)
+    assert (found.recommended, found.chosen.block_frames) == (choice.chosen.spec, choice.chosen.block_frames)
     assert found.reason == choice.reason
 
 

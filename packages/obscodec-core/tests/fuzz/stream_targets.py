@@ -13,7 +13,6 @@ from fenced import Fenced
 from obscodec import CorruptStream, DictionaryMissing, FrameStore, Layout, streams
 from obscodec import codec as new_codec
 from obscodec.codecs import Codec
-from obscodec.codecs.bytes_codec import Lz4Room
 from obscodec.codecs.formats.lz4 import Lz4
 from obscodec.errors import SpecError
 from obscodec.frames import patch_coder
@@ -73,11 +72,11 @@ def fence_scratch() -> None:
             _fenced_rooms[nbytes] = Fenced(n).rows(1, n)[0]
         return _fenced_rooms[nbytes]
 
-    def lz4_room(codec: Lz4, nbytes: int) -> Lz4Room:
+    def lz4_room(codec: Lz4, nbytes: int) -> tuple[np.ndarray, int, int, int]:
         n, dictionary = len(codec.dictionary), np.frombuffer(codec.dictionary, np.uint8)
         memory = Fenced(n + nbytes).rows(1, n + nbytes)[0]
         memory[:n] = dictionary
-        return Lz4Room(memory, memory.ctypes.data + n, n, nbytes)
+        return memory, memory.ctypes.data + n, n, nbytes
 
     original = streams.frame_room
     patch_coder.frame_room = frame_room

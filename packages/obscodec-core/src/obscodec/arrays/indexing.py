@@ -84,7 +84,8 @@ def index_parts(index: Index, ndim: int) -> list[Part]:
         IndexError: the index has too many axes, or several ellipses.
     """
     parts: list[Part] = list(index) if isinstance(index, tuple) else [index]
-    parts = [_as_integers(part) if isinstance(part, list) else part for part in parts]
+    empty = np.empty(0, np.int64)  # an empty list would become floats
+    parts = [(np.asarray(part) if part else empty) if isinstance(part, list) else part for part in parts]
     n = sum(n_axes(part) for part in parts)
     if n > ndim:
         raise IndexError(f"too many indices: the array has {ndim} axes, {n} are indexed")
@@ -94,10 +95,6 @@ def index_parts(index: Index, ndim: int) -> list[Part]:
     for i in at:
         parts[i : i + 1] = [slice(None)] * (ndim - n)
     return parts
-
-
-def _as_integers(part: list[int] | list[bool]) -> npt.NDArray[np.generic]:
-    return np.asarray(part) if part else np.empty(0, np.int64)  # an empty list would become floats
 
 
 def n_axes(part: Part) -> int:

@@ -67,7 +67,7 @@ class Columns(NamedTuple):
                 ``n_columns`` of the oldest steps are left out.
             reach: how many steps before another one a stack has at most.
         """
-        parts = Episodes.between(Ends.none().up_to(0, n_steps, scan), 0, n_steps, n_envs)
+        parts = Episodes.between(Ends().up_to(0, n_steps, scan), 0, n_steps, n_envs)
         order = np.lexsort((parts.envs, parts.begin))
         envs, first, end = parts.envs[order], parts.begin[order], parts.end[order]
         n_left_out = 0 if before else int((end - first).sum()) % n_columns

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,6 @@ from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of, versioned
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
-
-Batch = dict[str, Any]  # of arrays, of tensors, or of what ``convert`` returns
 
 _MOST_INDICES = 1 << 62  # of steps and environments; numpy counts to twice as many
 _APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call it
@@ -500,12 +498,7 @@ class RingBuffer:
     def sample(self, batch: int, rng: Rng = None, **how: Unpack[Drawing]) -> dict[str, Array]: ...
 
     @overload
-    def sample(self, batch: int, rng: Rng = None, **how: Unpack[Converting]) -> Batch: ...
-
-    @overload
-    def sample(
-        self, batch: int, rng: Rng = None, *, return_indices: Literal[True], **how: Unpack[Converting]
-    ) -> tuple[Batch, Ints]: ...
+    def sample(self, batch: int, rng: Rng = None, *, return_indices: bool = ..., **how: Unpack[Converting]) -> Any: ...
 
     @says_errors
     def sample(

@@ -22,7 +22,7 @@ class StepDrawer:
 
     def __init__(self, reader: StepReader, capacity: int, *, knows_ends: bool) -> None:
         self._reader, self._capacity, self._knows_ends = reader, capacity, knows_ends
-        self._ends = Ends.none()
+        self._ends = Ends()
         self._found: tuple[tuple[int, int], Episodes] | None = None  # between these steps
 
     def steps(

@@ -17,22 +17,6 @@ from obscodec.segments import Bytes, Segments, put_streams
 T = TypeVar("T")
 
 
-class Lz4Room(NamedTuple):
-    """Memory in which a kernel decodes LZ4 blocks, behind a dictionary.
-
-    Attributes:
-        memory: ``u8[dictionary_nbytes + nbytes]``, which begins with the dictionary.
-        address: of the byte behind the dictionary.
-        dictionary_nbytes: the bytes of the dictionary.
-        nbytes: the bytes behind it.
-    """
-
-    memory: Bytes
-    address: int
-    dictionary_nbytes: int
-    nbytes: int
-
-
 class Lz4Encoder(NamedTuple):
     """What a kernel encodes LZ4 blocks with; no other call uses it meanwhile.
 
@@ -77,8 +61,11 @@ class BytesCodec(Codec):
             CorruptStream: the stream can't be read.
         """
 
-    def lz4_room(self, nbytes: int) -> Lz4Room | None:
-        """Memory of this thread for kernels that decode ``nbytes`` bytes or less; None if streams are no LZ4 blocks."""
+    def lz4_room(self, nbytes: int) -> tuple[Bytes, int, int, int] | None:
+        """Memory of this thread for kernels that decode ``nbytes`` bytes or less; None if streams are no LZ4 blocks.
+
+        Returns memory that begins with the dictionary, the address behind that, its bytes, and ``nbytes``.
+        """
         del nbytes
         return None
 

@@ -45,7 +45,7 @@ from obscodec.frames.kernels.stacks import (
 from obscodec.frames.kernels.steps import DONE_AND_DUE, NEW_NUMBERS, NO_ROOM, exchange_step
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.sealer import Sealer
-from obscodec.frames.sizes import FullBlocks, growing_bytes, mean_frame_bytes, table_bytes
+from obscodec.frames.sizes import FullBlocks, growing_bytes, table_bytes
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.step_state import StepState
 from obscodec.frames.tables import FrameTables
@@ -140,7 +140,10 @@ class FrameLog:
     def mean_frame_bytes(self, before: FullBlocks) -> float:
         """Bytes for each frame in the blocks that are full since ``before``; in open blocks if there are none."""
         with self.lock:
-            return mean_frame_bytes(before, self._full_blocks(), self.open)
+            full, opened = self._full_blocks(), self.open
+        if full.n == before.n:
+            return opened.mean_frame_bytes + opened.reference_bytes / max(1, opened.n_frames)
+        return (full.nbytes - before.nbytes) / ((full.n - before.n) * self.block_frames)
 
     def train(self) -> FullBlocks:
         """Train dictionaries on the blocks that are full, which may be fewer than these wait for; the blocks."""

@@ -1,7 +1,6 @@
 """PatchCoder: blocks of frames that are patches of each other."""
 
 import threading
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,11 +27,12 @@ class PatchCoder(BlockCoder[BytesCodec]):
 
     patches = True
 
-    def __init__(self, tail: BytesCodec | None, block_frames: int, bound: int) -> None:
-        self._block_frames = block_frames
+    def __init__(self, tail: BytesCodec | None, bound: int) -> None:
         self._bound = bound
         self.spec = PATCHES if tail is None else f"{PATCHES}|{tail.spec}"
-        self.versions = None if tail is None else TrainedCodecs(tail, _train)
+        self.versions = (
+            None if tail is None else TrainedCodecs(tail, lambda of, samples: of.train(Segments.of(samples)))
+        )
         self._local = threading.local()  # what a thread decodes with
 
     def compress(self, compressor: BytesCodec, plain: Bytes) -> Bytes:
@@ -107,7 +107,3 @@ class PatchCoder(BlockCoder[BytesCodec]):
         if len(stream) == 0:
             raise CorruptStream("it has no patches")
         return stream
-
-
-def _train(tail: BytesCodec, samples: Sequence[Bytes]) -> BytesCodec:
-    return tail.train(Segments.of(samples))

@@ -15,14 +15,6 @@ class FullBlocks(NamedTuple):
     nbytes: int
 
 
-def mean_frame_bytes(before: FullBlocks, now: FullBlocks, open_blocks: OpenBlocks) -> float:
-    """Bytes for each frame in the blocks that are full since ``before``; in open blocks if there are none."""
-    n = now.n - before.n
-    if n == 0:
-        return open_blocks.mean_frame_bytes + open_blocks.reference_bytes / max(1, open_blocks.n_frames)
-    return (now.nbytes - before.nbytes) / (n * open_blocks.block_frames)
-
-
 def growing_bytes(
     n_frames: int, heap: HeapStats, open_blocks: OpenBlocks, coder: BlockCoder[BytesCodec] | BlockCoder[Codec]
 ) -> int:

@@ -12,7 +12,7 @@ has the log count anew.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
 from obscodec.heap.slot_table import SlotTable
 from obscodec.runtime import LockOrder, PicklableLock, in_file, new_chunk
 from obscodec.segments import Bytes, Ints, Segments
-from obscodec.state import State, array_of, check_range, part_of, versioned
+from obscodec.state import State, array_of, check_range, part_of
 
 _MAX_STREAM_NBYTES = (1 << 32) - 1
 
@@ -77,7 +77,7 @@ class SlotHeap:
         n_slots: how many slots there are; a slot that was never used costs nothing.
         max_bytes: the most bytes of memory to reserve for chunks, None for no limit; one more chunk while the heap
             empties one.
-        allocate: called with a number of bytes, returns the memory of a new chunk, ``u8[nbytes]``; can be pickled.
+        allocate: called with a number of bytes, returns the memory of a new chunk, ``u8[nbytes]``.
 
     Attributes:
         lock: held while a stream comes, goes or moves; reentrant.
@@ -295,11 +295,6 @@ class SlotHeap:
             if len(lost):
                 self.put(lost, Segments.of([unreadable] * len(lost)))
 
-    def __reduce__(self) -> tuple[object, ...]:
-        options = {"max_bytes": self.max_bytes, "allocate": self._log.allocate}
-        with self.lock:
-            return versioned((_restored, (self.n_slots, options, self.state())))
-
     def _count(self) -> None:
         """Have the log count what the table says, if a call ended in the middle."""
         if not self._is_counted:
@@ -348,12 +343,6 @@ class SlotHeap:
                 log.newest = log.newest or newest
                 raise
         log.drop(number)
-
-
-def _restored(n_slots: int, options: dict[str, Any], state: State) -> SlotHeap:
-    heap = SlotHeap(n_slots, **options)
-    heap.restore(state)
-    return heap
 
 
 def _checked(slots: npt.ArrayLike, n_slots: int) -> Ints:

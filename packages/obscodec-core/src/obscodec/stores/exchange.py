@@ -49,7 +49,7 @@ class _Exchange:
             most = np.iinfo(ids.dtype).max
             if largest > most:
                 raise HeapFull(f"the store has given out an id over {most}: use an array of ids of a wider dtype")
-        for (ids, index), new in zip(self._places, self._by_place(self._new), strict=True):
+        for (ids, index), new in zip(self._places, self.by_place(self._new), strict=True):
             cast = new.astype(ids.dtype)  # numpy may crash if it has no memory to cast while it assigns
             ids[index] = cast.reshape(np.shape(ids[index]))
 
@@ -62,16 +62,13 @@ class _Exchange:
             self._left = np.concatenate(
                 [
                     old if np.array_equal(np.reshape(ids[index], -1), new) else new
-                    for (ids, index), old, new in zip(self._places, self._old, self._by_place(self._new), strict=True)
+                    for (ids, index), old, new in zip(self._places, self._old, self.by_place(self._new), strict=True)
                 ]
             )
         return self._left
 
-    def left_of_places(self) -> list[Ints]:
-        """:meth:`left` for each place."""
-        return self._by_place(self.left())
-
-    def _by_place(self, ids: Ints) -> list[Ints]:
+    def by_place(self, ids: Ints) -> list[Ints]:
+        """Those of ``ids``, such as :meth:`left` has them, for each place."""
         return [ids[begin:end] for begin, end in zip([0, *self._ends], self._ends, strict=False)]
 
 
@@ -187,7 +184,7 @@ class IdExchange(ABC):
             try:
                 self._let_go(self._exchange.left(), self._exchange.replaced)
             except SlotError:  # an old id is of no tensor: give back the ids of the other places
-                for part in self._exchange.left_of_places():
+                for part in self._exchange.by_place(self._exchange.left()):
                     with suppress(SlotError):
                         self._let_go(part)
                 self._exchange = None

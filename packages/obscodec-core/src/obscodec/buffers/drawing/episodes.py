@@ -11,6 +11,7 @@ from obscodec.segments import Ints
 
 Bools = npt.NDArray[np.bool_]
 _SCANNED = 1 << 16  # steps at a time
+_NONE = np.empty(0, np.int64)
 
 
 class Ends(NamedTuple):
@@ -23,15 +24,10 @@ class Ends(NamedTuple):
         belongs: ``bool[n]``, whether the step is the last one of its episode, or one between two episodes.
     """
 
-    scanned: int
-    steps: Ints
-    envs: Ints
-    belongs: Bools
-
-    @classmethod
-    def none(cls) -> "Ends":
-        """Of no steps."""
-        return cls(0, np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
+    scanned: int = 0
+    steps: Ints = _NONE
+    envs: Ints = _NONE
+    belongs: Bools = _NONE.astype(np.bool_)
 
     def before(self, step: int) -> "Ends":
         """Those before a step; from it on, they are scanned again."""

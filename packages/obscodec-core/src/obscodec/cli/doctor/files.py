@@ -168,7 +168,7 @@ def _first_of(arrays: Any, names: Iterable[str], request: Request) -> Content:
             if isinstance(error, (zipfile.BadZipFile, zlib.error, EOFError)):
                 left_out[field] = f"its bytes in {request.source} are damaged: restore that file"
             continue
-        pictures += [_said_of(field, items[field])] if _may_be_one_image(items[field]) else []
+        pictures += _of_one_image(field, items[field])
         if len(of_field) > 1:
             groups = field[: field.index("*") + 1]
             episodes[groups] = max(episodes.get(groups, 0), len(of_field))
@@ -176,18 +176,14 @@ def _first_of(arrays: Any, names: Iterable[str], request: Request) -> Content:
     return Content(items, left_out, (*taken, _AXIS_0, *pictures), has_episodes=bool(episodes))
 
 
-def _may_be_one_image(array: Array) -> bool:
-    """Whether it has the shape of a picture, as many steps of vectors have, too."""
+def _of_one_image(field: str, array: Array) -> list[str]:
+    """What to say of an array with the shape of a picture, which many steps of vectors have, too."""
     sides = array.shape[:-1] if array.ndim == 3 and array.shape[-1] in _CHANNELS else array.shape
-    return array.dtype in _OF_PIXELS and len(sides) == 2 and min(sides) >= LEAST_ITEMS
-
-
-def _said_of(field: str, array: Array) -> str:
+    if array.dtype not in _OF_PIXELS or len(sides) != 2 or min(sides) < LEAST_ITEMS:
+        return []
     n, *item = array.shape
-    return (
-        f"{field} is taken for {n:,} steps of {array.dtype}{item}: if it is one image, or time is another axis, save "
-        "an array with time first, as np.stack(images) and np.moveaxis(array, axis, 0) make it."
-    )
+    taken = f"{field} is taken for {n:,} steps of {array.dtype}{item}: if it is one image, or time is another axis"
+    return [f"{taken}, save an array with time first, as np.stack(images) and np.moveaxis(array, axis, 0) make it."]
 
 
 def _joined(arrays: Any, names: list[str], request: Request) -> Array:

@@ -52,8 +52,9 @@ def _fields(of: FieldReport) -> Iterator[str]:
 
 def _replay_buffer(fields: Sequence[FieldReport]) -> str | None:
     """The lines for Stable-Baselines3, None for a dictionary inside a dictionary, which it does not support."""
-    keys = [_key(field.name) for field in fields]
-    kind, policy = "CompressedReplayBuffer", "CnnPolicy" if _is_image(fields[0]) else "MlpPolicy"
+    keys, layout = [_key(field.name) for field in fields], fields[0].layout
+    is_image = len(layout.shape) == 3 and layout.dtype == "uint8"
+    kind, policy = "CompressedReplayBuffer", "CnnPolicy" if is_image else "MlpPolicy"
     options, said = _options(fields[0]), ""
     if len(fields) > 1 or _is_in_dictionary(fields[0]):
         kind, policy = "CompressedDictReplayBuffer", "MultiInputPolicy"
@@ -111,10 +112,6 @@ def _leaf(name: str) -> str | tuple[str, ...]:
     """The key of a field in a TensorDict."""
     *path, key = name.rpartition("/")[2].split(".")
     return (*path, key) if path else key
-
-
-def _is_image(field: FieldReport) -> bool:
-    return len(field.layout.shape) == 3 and field.layout.dtype == "uint8"
 
 
 def _arguments(options: Options) -> str:

@@ -147,7 +147,8 @@ def why(field: FieldReport) -> str:
     takes = (
         f"transition takes {field.item_bytes:,.0f} bytes, its next observation included; ratios are to one without it"
     )
-    blocks = f"In blocks of {field.block_frames} frames, a" if field.block_frames > 1 else "A"
+    n = field.chosen.block_frames if field.chosen else 1
+    blocks = f"In blocks of {n} frames, a" if n > 1 else "A"
     return f"{field.reason}. {blocks} {takes}."
 
 

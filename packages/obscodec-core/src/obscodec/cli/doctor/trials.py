@@ -57,8 +57,7 @@ class FieldReport:
         layout: of an item.
         n: how many items there were.
         raw_sha256: of all items.
-        recommended: the codec that ``auto`` chooses, None for a plain array.
-        block_frames: how many frames it encodes together.
+        chosen: how the codec did that ``auto`` chooses, None for a plain array.
         reason: why, in the words of ``Choice``.
         frame_stack: how items are made of frames, None if an item is a frame.
         stored_as: the dtype of the codes that numbers are stored as, None if they are stored as they are.
@@ -69,12 +68,11 @@ class FieldReport:
     layout: Layout
     n: int
     raw_sha256: str
-    recommended: str | None
-    block_frames: int
+    chosen: Measured | None
     reason: str
-    frame_stack: FrameStack | None
-    stored_as: str | None
-    measured: tuple[Measured, ...]
+    frame_stack: FrameStack | None = None
+    stored_as: str | None = None
+    measured: tuple[Measured, ...] = ()
     budget: str | None = None
     next_name: str | None = None
 
@@ -88,10 +86,9 @@ class FieldReport:
         return self.recommended is None
 
     @property
-    def chosen(self) -> Measured | None:
-        """How the recommended codec did, None for a plain array."""
-        best = self.recommended, self.block_frames
-        return next((of for of in self.measured if (of.spec, of.block_frames) == best), None)
+    def recommended(self) -> str | None:
+        """The codec that ``auto`` chooses, None for a plain array."""
+        return self.chosen.spec if self.chosen else None
 
     @property
     def item_bytes(self) -> float:
@@ -123,7 +120,7 @@ def examine(
     if layout.nbytes < MIN_COMPRESSED_NBYTES:
         show(completed=1, total=1)
         why = f"below {MIN_COMPRESSED_NBYTES} bytes an item is mostly a vector, and takes little as it is"
-        return FieldReport(name, layout, len(items), digest, None, 1, why, None, None, ())
+        return FieldReport(name, layout, len(items), digest, None, why)
     after = np.concatenate([items[1:], items[-1:]]) if following is None else following.items
     steps, n_first = (items, layout.tensors(layout.rows(after))), n_first_of(layout)
     first = np.stack([of[:n_first] for of in steps], axis=1).reshape(-1, *layout.shape)[:n_first]
@@ -134,15 +131,14 @@ def examine(
         of_trial = replace(plan, spec=trial.spec, block_frames=trial.block_frames)
         measured.append(_measure(of_trial, trial.fits, layout, steps, options))
         show(completed=len(measured), total=len(trials))
-    narrow = str(plan.narrow.code_dtype) if plan.narrow else None
-    best = plan.choice.chosen
+    narrow, best = str(plan.narrow.code_dtype) if plan.narrow else None, plan.choice.chosen
+    chosen = next(of for of in measured if (of.spec, of.block_frames) == (best.spec, best.block_frames))
     return FieldReport(
         name,
         layout,
         len(items),
         digest,
-        best.spec,
-        best.block_frames,
+        chosen,
         plan.choice.reason,
         plan.frame_stack,
         narrow,

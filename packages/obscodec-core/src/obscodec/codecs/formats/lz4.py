@@ -7,11 +7,11 @@ from typing import ClassVar, Self
 import lz4.block
 import numpy as np
 
-from obscodec.codecs.bytes_codec import BytesCodec, Lz4Encoder, Lz4Room
+from obscodec.codecs.bytes_codec import BytesCodec, Lz4Encoder
 from obscodec.codecs.stage import Levels
 from obscodec.errors import CorruptStream, ShapeError
 from obscodec.runtime import new_table
-from obscodec.segments import Segments
+from obscodec.segments import Bytes, Segments
 from obscodec.streams import N_HEADS, index_dictionary
 
 _DICTIONARY_NBYTES = 1 << 16  # no match of LZ4 reaches further back
@@ -61,7 +61,7 @@ class Lz4(BytesCodec):
         chosen = samples.take(slice(None, None, -(-len(samples) // n)))
         return self.with_dictionary(b"".join(sample.tobytes() for sample in chosen))
 
-    def lz4_room(self, nbytes: int) -> Lz4Room:
+    def lz4_room(self, nbytes: int) -> tuple[Bytes, int, int, int]:
         """See ``BytesCodec.lz4_room``."""
         return self.per_thread(f"room of {nbytes} bytes", lambda: self._new_room(nbytes))
 
@@ -76,11 +76,11 @@ class Lz4(BytesCodec):
             _last.encodes = encodes
         return _last.encoder
 
-    def _new_room(self, nbytes: int) -> Lz4Room:
+    def _new_room(self, nbytes: int) -> tuple[Bytes, int, int, int]:
         n = len(self.dictionary)
         memory = np.empty(n + nbytes, np.uint8)
         memory[:n] = np.frombuffer(self.dictionary, np.uint8)
-        return Lz4Room(memory, memory.ctypes.data + n, n, nbytes)
+        return memory, memory.ctypes.data + n, n, nbytes
 
     def _new_encoder(self, nbytes: int) -> Lz4Encoder:
         n = len(self.dictionary)

@@ -181,9 +181,10 @@ def find_frame_stack(observations: npt.NDArray[np.generic], sequences: Ints) -> 
         return None
     for axis in (0, -1):
         length = observations.shape[1:][axis]
+        moved = [[np.moveaxis(of, axis, 0) for of in pair] for pair in pairs]
         for channels in range(1, length // 2 + 1):
             if length % channels == 0:
-                n = sum(_shifts(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0), channels) for a, b in pairs)
+                n = sum(a[channels:].tobytes() == b[:-channels].tobytes() for a, b in moved)
                 if n >= _MIN_SHIFTS and 2 * n >= len(pairs):
                     return FrameStack(length // channels, axis)
     return None
@@ -195,7 +196,3 @@ def _consecutive(sequences: Ints) -> Iterator[tuple[int, int]]:
         if sequence in last:
             yield last[sequence], i
         last[sequence] = i
-
-
-def _shifts(before: npt.NDArray[np.generic], after: npt.NDArray[np.generic], channels: int) -> bool:
-    return before[channels:].tobytes() == after[:-channels].tobytes()
