@@ -8,11 +8,10 @@ from obscodec.codecs.chain import TailedCodec
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.coding import check_encodable, decode, encode
 from obscodec.codecs.encoded import EncodedTensor
-from obscodec.codecs.filter import Filter
 from obscodec.codecs.packing import pack, unpack
 from obscodec.codecs.registry import available, codec_from_config, new_codec
 from obscodec.codecs.spec import check_spec, parse
-from obscodec.codecs.stage import Levels
+from obscodec.codecs.stage import Filter, Levels
 
 __all__ = [
     "BytesCodec",

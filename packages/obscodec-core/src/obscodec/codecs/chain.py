@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.filter import Filter
+from obscodec.codecs.stage import Filter
 from obscodec.errors import CorruptStream
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments, put_streams

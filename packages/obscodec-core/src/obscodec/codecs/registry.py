@@ -14,8 +14,8 @@ from obscodec.codecs.auto import AUTO
 from obscodec.codecs.bytes_codec import BytesCodec
 from obscodec.codecs.chain import FilteredCodec, TailedCodec
 from obscodec.codecs.codec import Codec
-from obscodec.codecs.filter import Filter
 from obscodec.codecs.spec import StageSpec, parse
+from obscodec.codecs.stage import Filter
 from obscodec.errors import LayoutError, MissingPackage, SpecError
 from obscodec.installing import install_command
 from obscodec.layout import Layout

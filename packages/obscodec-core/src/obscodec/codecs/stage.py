@@ -1,12 +1,13 @@
-"""Stage: what codecs and filters have in common. They are stages of a spec, and values."""
+"""Stage: what codecs and filters have in common, and Filter. They are stages of a spec, and values."""
 
 import re
+from abc import abstractmethod
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import ClassVar, Self
 
 from obscodec.errors import LevelError, SpecError
-from obscodec.layout import Layout
+from obscodec.layout import Layout, Rows
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,8}")
 
@@ -85,3 +86,28 @@ class Stage:
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), **{f.name: getattr(self, f.name) for f in fields(self) if f.init}), ()
+
+
+@dataclass(frozen=True)
+class Filter(Stage):
+    """Turns items of its ``layout`` into items of the layout ``target``, and back without loss.
+
+    A constructor refuses a layout that the filter can't take, with DTypeError or ShapeError.
+    """
+
+    @property
+    @abstractmethod
+    def target(self) -> Layout:
+        """The layout of the output."""
+
+    @abstractmethod
+    def apply(self, rows: Rows, out: Rows) -> None:
+        """Fill ``out``, ``u8[n, target.nbytes]``, from ``rows``, ``u8[n, layout.nbytes]``; both contiguous."""
+
+    @abstractmethod
+    def undo(self, rows: Rows, out: Rows) -> None:
+        """The inverse of :meth:`apply`: fill ``out``, ``u8[n, layout.nbytes]``, from ``rows``.
+
+        Raises:
+            CorruptStream: :meth:`apply` does not write such ``rows``.
+        """

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from obscodec.codecs.filter import Filter
+from obscodec.codecs.stage import Filter
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.layout import Layout, Rows
 

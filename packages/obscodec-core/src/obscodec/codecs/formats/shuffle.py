@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from obscodec.codecs.filter import Filter
+from obscodec.codecs.stage import Filter
 from obscodec.layout import Layout, Rows
 
 
