@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obscodec import CorruptStream, EncodedTensor, Layout, codec, decode, encode
 from obscodec.segments import Segments
-from obscodec.testing import FLOATS, INTEGERS, OTHERS
+from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS
 from obscodec.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint, encode_varints
 
 PLAIN = ("raw", "rle", "zstd:1", "zstd:-7", "lz4", "lz4:9", "lz4-frame", "gzip:1", "igzip")

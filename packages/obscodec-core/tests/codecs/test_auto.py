@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obscodec import EncodedTensor, Layout, SpecError, codec, decode, encode
 from obscodec.codecs.auto import SAMPLE_NBYTES, sample_of, worth_trying
-from obscodec.testing import FLOATS, INTEGERS, OTHERS
+from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS
 from test_properties import quick, tensors
 
 RNG = np.random.default_rng(0)

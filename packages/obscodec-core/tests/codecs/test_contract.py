@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from obscodec import Layout, codec
 from obscodec.codecs import Codec
-from obscodec.testing import INTEGERS, SHAPES, CodecContract
+from obscodec.testing.codec_contract import INTEGERS, SHAPES, CodecContract
 
 UNSIGNED = tuple(name for name in INTEGERS if name.startswith("u"))
 IMAGES = ((5, 7, 3), (8, 8, 1), (3, 2, 9), (1, 3, 9, 10), (2, 17, 20, 3), (4, 12, 8, 1), (0, 4, 4), (2, 0, 5, 3))

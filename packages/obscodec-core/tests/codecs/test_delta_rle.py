@@ -21,7 +21,7 @@ from obscodec.segments import Segments
 from obscodec.statuses import check
 from obscodec.streams import NO_VERSIONS, encode_patch, frame_room, read_blocks, runs_bound
 from obscodec.streams.references import encode_block
-from obscodec.testing import SHAPES, CodecContract
+from obscodec.testing.codec_contract import SHAPES, CodecContract
 from obscodec.varint import decode_varint, encode_varint
 
 GUARD = 0xA5

@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 import pytest
 from obscodec import CorruptStream, DTypeError, EncodedTensor, Layout, SpecError, decode, encode
-from obscodec.testing import FLOATS, INTEGERS, OTHERS
+from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 BYTES = encode(X, "shuffle|zstd:3").to_bytes()

@@ -25,7 +25,6 @@ from obscodec.buffers import (
     OPTION_DEFAULTS,
     ArraySet,
     BufferOptions,
-    BufferStats,
     Memory,
     making_room,
 )
@@ -35,6 +34,7 @@ from obscodec.fixed import Option
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
 from obscodec.snapshots import load, named, write_snapshot
 from obscodec.state import State, number_of, part_of, versioned
+from obscodec.stats import BufferStats
 from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize

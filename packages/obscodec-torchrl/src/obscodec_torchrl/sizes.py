@@ -1,7 +1,8 @@
 """What the items of a storage take."""
 
-from obscodec.buffers import BufferStats, Memory
+from obscodec.buffers import Memory
 from obscodec.state import State
+from obscodec.stats import BufferStats
 from torchrl.data import LazyTensorStorage
 
 from obscodec_torchrl.compressed_tensor import CompressedTensor
@@ -9,7 +10,7 @@ from obscodec_torchrl.leaves import leaves
 
 
 def stats_of(storage: LazyTensorStorage) -> BufferStats:
-    """Statistics of the storage and of each leaf; see ``obscodec.buffers.BufferStats``."""
+    """Statistics of the storage and of each leaf; see ``obscodec.stats.BufferStats``."""
     rows = {".".join(path): leaf[: storage._len_along_dim0] for path, leaf in leaves(storage._storage).items()}
     arrays = {name: leaf.array for name, leaf in rows.items() if isinstance(leaf, CompressedTensor)}
     stored = {store: store.stats() for store in storage.stores()}

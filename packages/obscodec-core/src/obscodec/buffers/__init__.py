@@ -12,7 +12,6 @@ from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.ring import RingBuffer
-from obscodec.stats import BufferStats
 
 __all__ = [
     "LOOK_EVERY",
@@ -21,7 +20,6 @@ __all__ = [
     "ArraySet",
     "BufferKeywords",
     "BufferOptions",
-    "BufferStats",
     "Columns",
     "Field",
     "Memory",

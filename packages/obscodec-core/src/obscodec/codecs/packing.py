@@ -12,7 +12,7 @@ from obscodec.arguments import check_kind, kind_of
 from obscodec.codecs.coding import decode, encode
 from obscodec.codecs.encoded import EncodedTensor, is_encoded
 from obscodec.errors import CorruptStream, DTypeError, ShapeError
-from obscodec.layout import ArrayLike, SupportsDLPack, as_array
+from obscodec.layout import ArrayLike, as_array
 from obscodec.segments import Bytes
 
 _HEAD = struct.Struct("<QB")  # bytes of the message, axes of the batch
@@ -40,7 +40,8 @@ def pack(batches: ArrayLike | Iterable[ArrayLike]) -> bytes:
         >>> [batch.shape for batch in unpack(packed)]
         [(100, 4, 84, 84), (30, 4, 84, 84)]
     """
-    is_array = isinstance(batches, (bytes, bytearray, memoryview, SupportsDLPack)) or hasattr(batches, "__array__")
+    is_array = any(hasattr(batches, name) for name in ("__array__", "__dlpack__"))
+    is_array |= isinstance(batches, (bytes, bytearray, memoryview))
     several = [batches] if is_array else batches  # Python would go over the rows of an array
     check_kind("batches", several, Iterable, "some arrays [n, *shape], or one")
     return b"".join(_packed(batch) for batch in cast("Iterable[ArrayLike]", several))

@@ -4,7 +4,6 @@ What comes in becomes a numpy array here, without a changed number. It never kno
 """
 
 from obscodec.layout.arrays import ArrayLike, are_within, as_array, as_dtype, as_numbers, as_writable
-from obscodec.layout.dlpack import SupportsDLPack
 from obscodec.layout.dtypes import dtype_name, is_common, storable, written_dtype
 from obscodec.layout.frame_stack import FrameStack
 from obscodec.layout.layout import Layout, Rows
@@ -14,7 +13,6 @@ __all__ = [
     "FrameStack",
     "Layout",
     "Rows",
-    "SupportsDLPack",
     "are_within",
     "as_array",
     "as_dtype",

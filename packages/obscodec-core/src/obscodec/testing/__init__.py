@@ -8,16 +8,8 @@
 Any test runner that calls methods named ``test_*`` will do.
 """
 
-from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS, SHAPES, CodecContract
+from obscodec.testing.codec_contract import CodecContract
 from obscodec.testing.device_contract import DeviceContract
 from obscodec.testing.store_contract import StoreContract
 
-__all__ = [
-    "FLOATS",
-    "INTEGERS",
-    "OTHERS",
-    "SHAPES",
-    "CodecContract",
-    "DeviceContract",
-    "StoreContract",
-]
+__all__ = ["CodecContract", "DeviceContract", "StoreContract"]
