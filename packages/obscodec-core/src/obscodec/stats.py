@@ -181,11 +181,6 @@ class BufferStats:
             "other_nbytes": self.id_bytes + self.other_bytes,
         }
 
-    def sample_ms_since(self, before: BufferStats) -> float | None:
-        """The mean duration of the samples since ``before``, None if there were none."""
-        n = self.n_samples - before.n_samples
-        return 1000 * (self.sample_s - before.sample_s) / n if n else None
-
     @property
     def summary(self) -> str:
         """The size of all, in a line."""

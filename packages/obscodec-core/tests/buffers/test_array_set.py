@@ -207,14 +207,3 @@ def test_a_field_that_a_mapping_names_is_compressed_whatever_its_size():
     assert [name for name, field in fields.items() if field.new_store() is not None] == ["vector", "image"]
     assert [BufferOptions(codec=None).large_nbytes, BufferOptions(min_nbytes=5).large_nbytes] == [None, 1024]
     assert BufferOptions(min_nbytes=5000).large_nbytes == 5000
-
-
-def test_the_mean_time_of_samples_is_that_since_the_last_look():
-    arrays = ArraySet({"image": IMAGE}, 1)
-    before = arrays.stats(0)
-    assert before.sample_ms_since(before) is None
-    for _ in range(2):
-        arrays.n_samples += 1
-        arrays.sample_s += 0.001
-    after = arrays.stats(0)
-    assert after.sample_ms_since(before) == 1000 * after.sample_s / 2

@@ -45,7 +45,7 @@ class CompressionCallback(BaseCallback):
             self.logger.record("buffer/bytes", stats.total_bytes)
             if stats.projected_bytes is not None:
                 self.logger.record("buffer/projected_bytes", stats.projected_bytes)
-            if (sample_ms := stats.sample_ms_since(self._before)) is not None:
-                self.logger.record("buffer/sample_ms", sample_ms)
+            if n := stats.n_samples - self._before.n_samples:
+                self.logger.record("buffer/sample_ms", 1000 * (stats.sample_s - self._before.sample_s) / n)
             self._before = stats
         return True

@@ -111,7 +111,13 @@ class Memory:
             if self.folder is not None:
                 freed = _spill(self.folder, stores, excess)
             elif (freed := min(max(n // _PART, LOOK_EVERY), _MOST_STEPS, n - _LEAST_STEPS)) > 0:
-                self._warn(n, memory_bytes())
+                if not self._has_warned:
+                    self._has_warned = True
+                    warn(
+                        f"{n} of {self.capacity} steps have reached max_bytes, {limit}, with "
+                        f"{memory_bytes() / n:.0f} bytes each: from now on the oldest go. Allow more bytes, or pass "
+                        "spill, a folder, to keep all",
+                    )
                 drop(freed)
             if freed <= 0:
                 raise HeapFull(
@@ -132,16 +138,6 @@ class Memory:
             stats = replace(stats, projected_bytes=min(stats.projected_bytes, most))
         n_fit = n_steps * self.max_bytes // max(memory_bytes, 1) if self.drops_steps else None
         return replace(stats, n_steps=n_steps, steps_that_fit=n_fit)
-
-    def _warn(self, n_steps: int, memory_bytes: int) -> None:
-        """Say once that from now on the oldest steps go."""
-        if not self._has_warned:
-            self._has_warned = True
-            warn(
-                f"{n_steps} of {self.capacity} steps have reached max_bytes, {self.max_bytes}, with "
-                f"{memory_bytes / n_steps:.0f} bytes each: from now on the oldest go. Allow more bytes, or pass "
-                "spill, a folder, to keep all",
-            )
 
     def _look_ahead(self, n_steps: int, stats: Callable[[], BufferStats]) -> None:
         """Warn if a buffer, which has so many steps now, is about to take more memory than there is."""

@@ -48,13 +48,6 @@ class Drawing(TypedDict, total=False):
     reward: str
 
 
-class Converting(Drawing, total=False):
-    """The same, and how they are returned."""
-
-    to: object
-    convert: Callable[[Array], Any] | None
-
-
 @says_arguments
 class RingBuffer:
     """The last ``capacity`` steps of each of ``n_envs`` environments.
@@ -266,7 +259,8 @@ class RingBuffer:
             if flag is not None:
                 self._arrays[flag][self._reader.rows(span, np.full(len(running), last)), running] = True
             else:
-                self._seams = self._stored_seams.with_ends(span.indices(np.full(len(running), last), running))
+                seams, new = self._stored_seams, span.indices(np.full(len(running), last), running)
+                self._seams = seams._replace(ends=np.union1d(seams.ends, new))
 
     @says_memory_error
     def drop_episode(self, env: int | None = None) -> None:
@@ -498,7 +492,10 @@ class RingBuffer:
     def sample(self, batch: int, rng: Rng = None, **how: Unpack[Drawing]) -> dict[str, Array]: ...
 
     @overload
-    def sample(self, batch: int, rng: Rng = None, *, return_indices: bool = ..., **how: Unpack[Converting]) -> Any: ...
+    def sample(
+        self, batch: int, rng: Rng = None, *, return_indices: bool = ..., to: object = ...,
+        convert: Callable[[Array], Any] | None = ..., **how: Unpack[Drawing],
+    ) -> Any: ...  # fmt: skip
 
     @says_errors
     def sample(

@@ -141,9 +141,9 @@ class FrameLog:
         """Bytes for each frame in the blocks that are full since ``before``; in open blocks if there are none."""
         with self.lock:
             full, opened = self._full_blocks(), self.open
-        if full.n == before.n:
-            return opened.mean_frame_bytes + opened.reference_bytes / max(1, opened.n_frames)
-        return (full.nbytes - before.nbytes) / ((full.n - before.n) * self.block_frames)
+            if full.n == before.n:
+                return opened.mean_frame_bytes + opened.reference_bytes / max(1, opened.n_frames)
+            return (full.nbytes - before.nbytes) / ((full.n - before.n) * self.block_frames)
 
     def train(self) -> FullBlocks:
         """Train dictionaries on the blocks that are full, which may be fewer than these wait for; the blocks."""
@@ -213,7 +213,12 @@ class FrameLog:
             self._settle()
             try:
                 self._held = held = np.zeros(len(rows), np.int64)
-                self._append(rows, sequences if self.stacks.depth == 1 else sequences.repeat(self.stacks.depth), held)
+                of_frames = sequences if self.stacks.depth == 1 else sequences.repeat(self.stacks.depth)
+                n = 0
+                while (n := append_frames(rows, n, of_frames, self.open.tables, self.tables.arrays, held)) < len(rows):
+                    self._prepare(int(of_frames[n]))
+                if self.open.queue.is_due:
+                    self._sealer.soon(self.tables.versions)
                 while not name_stacks(held, which, self.tables.arrays, self.stacks.tables, ids):
                     self.stacks.reserve(len(which))
             except BaseException:
@@ -357,13 +362,6 @@ class FrameLog:
             HeapFull: there is not enough room.
         """
         self._sealer.now(self.tables.versions)
-
-    def _append(self, rows: Rows, sequences: Ints, ids: Ints) -> None:
-        done = 0
-        while (done := append_frames(rows, done, sequences, self.open.tables, self.tables.arrays, ids)) < len(rows):
-            self._prepare(int(sequences[done]))
-        if self.open.queue.is_due:
-            self._sealer.soon(self.tables.versions)
 
     def _prepare(self, sequence: int) -> None:
         """Make sure that a sequence exists and can begin another block."""

@@ -23,7 +23,8 @@ def growing_bytes(
     known = bool(heap.n_streams) and n_stored > 0
     lone_nbytes = coder.lone_nbytes(references, open_blocks.lone_references(of_stored=known))
     if known:
-        return round(n_frames / n_stored * (heap.taken_bytes + lone_nbytes))
+        taken_bytes = heap.reserved_bytes + heap.disk_bytes - heap.room_bytes
+        return round(n_frames / n_stored * (taken_bytes + lone_nbytes))
     return round(n_frames * open_blocks.mean_frame_bytes + lone_nbytes)
 
 

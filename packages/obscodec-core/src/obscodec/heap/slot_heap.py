@@ -48,11 +48,6 @@ class HeapStats:
     disk_bytes: int
     room_bytes: int
 
-    @property
-    def taken_bytes(self) -> int:
-        """What the streams take in memory and in files: all but the room for more of them."""
-        return self.reserved_bytes + self.disk_bytes - self.room_bytes
-
 
 class HeapChanges(NamedTuple):
     """What is new in a heap, for a copy of it elsewhere.

@@ -130,15 +130,6 @@ class Folder:
             )
         return dict(manifest)
 
-    def refuse_newer(self) -> None:
-        """Refuse to write where a newer version has written, since the oldest generations would go."""
-        for name in self.generations().values():
-            try:
-                self.read_manifest(name)
-            except SnapshotError as error:
-                if isinstance(error, NewerVersion):
-                    raise
-
     @contextmanager
     def opened(self, name: str, kind: str | None = None) -> Iterator[BinaryIO]:
         """A file of the folder, which is no link to elsewhere and no device.

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from obscodec.arguments import as_nbytes, says_arguments
+from obscodec.arguments import as_nbytes
 from obscodec.errors import HeapFull, LimitTooLow, SnapshotError, SpecError
-from obscodec.runtime import says_memory_error
+from obscodec.runtime import says_errors, says_memory_error
 from obscodec.segments import Ints
 from obscodec.snapshots.folder import Folder, hash_of
 from obscodec.snapshots.known import Known
@@ -132,8 +132,7 @@ def _new_saved(kind: str, arguments: State, path: str) -> Saved:
     return made
 
 
-@says_memory_error
-@says_arguments
+@says_errors
 def load(
     path: str | os.PathLike[str],
     *,

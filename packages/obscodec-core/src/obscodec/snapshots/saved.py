@@ -57,7 +57,7 @@ def named(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 MADE: Final[dict[str, Callable[[State], Saved]]] = {
-    "Prioritized": Prioritized.from_arguments,
+    "Prioritized": lambda arguments: Prioritized(**arguments),
     "RingBuffer": RingBuffer.from_arguments,
     "TensorArray": TensorArray.from_arguments,
 }

@@ -15,7 +15,7 @@ from obscodec.arguments import as_count, as_option, kind_of, says_arguments
 from obscodec.arrays import TensorArray
 from obscodec.buffers import Prioritized, RingBuffer
 from obscodec.errors import DTypeError
-from obscodec.runtime import Background, Job, says_memory_error
+from obscodec.runtime import Background, Job, says_errors, says_memory_error
 from obscodec.snapshots.folder import Folder, hash_of
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.saved import LOADED, MADE, Saved
@@ -142,8 +142,7 @@ class Snapshot:
         self.wait()
 
 
-@says_memory_error
-@says_arguments
+@says_errors
 def save(saved: Saved, path: str | os.PathLike[str]) -> None:
     """Save a buffer, an array or a store in a folder, from which :func:`load` makes it again, in any later version.
 

@@ -13,7 +13,7 @@ import xxhash
 from obscodec.errors import SnapshotError
 from obscodec.segments import Segments
 from obscodec.snapshots.array_file import format_arrays
-from obscodec.snapshots.folder import FORMAT, NO_NUMBER, VERSION, Folder
+from obscodec.snapshots.folder import FORMAT, NO_NUMBER, VERSION, Folder, NewerVersion
 from obscodec.snapshots.folder_lock import FolderLock
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Hashes, Known, Places, SegmentFile, hashes_of
 from obscodec.snapshots.segment_file import write_streams
@@ -71,6 +71,9 @@ def write_generation(
         writer.place("pages", of_pages)
         small = {name: array for name, array in arrays.items() if name not in large}
         small |= _index(of_pages) | {f"{name}/xxh3": of for name, of in hashes.items()}
+        file, content = f"arrays-{number:08}.safetensors", format_arrays(small)
+        with folder.new_file(file) as of_arrays:
+            of_arrays.write(content)
         manifest = {
             "format": FORMAT,
             "version": VERSION,
@@ -79,7 +82,7 @@ def write_generation(
             "values": tree.values,
             "streams": [*streams],
             "pages": {name: {"dtype": arrays[name].dtype.str, "shape": [*arrays[name].shape]} for name in pages},
-            "arrays": _write_arrays(folder, number, small),
+            "arrays": {"file": file, "nbytes": len(content), "xxh3": xxhash.xxh3_64_hexdigest(content)},
             "segments": [None if of is None else of._asdict() for of in writer.files],
         }
         name = folder.write_manifest(number, manifest)
@@ -104,8 +107,12 @@ def before_generation(folder: Folder, known: Known, number: int | None) -> dict[
             f"{folder.path} has generation {max(later)} already, and what is written as generation {number} was not "
             "loaded from an earlier one there: load that, or name another folder"
         )
-    if not is_base:
-        folder.refuse_newer()
+    for manifest in () if is_base else there.values():
+        try:
+            folder.read_manifest(manifest)
+        except SnapshotError as error:
+            if isinstance(error, NewerVersion):  # the oldest generations would go
+                raise
     return {of: manifest for of, manifest in there.items() if of not in later}
 
 
@@ -195,10 +202,3 @@ def _index(groups: Groups) -> Arrays:
     for name, (of, places) in groups.items():
         made |= {f"{name}/file": places[FILE], f"{name}/offset": places[OFFSET], f"{name}/length": of.lengths}
     return made
-
-
-def _write_arrays(folder: Folder, number: int, arrays: Arrays) -> dict[str, Any]:
-    name, content = f"arrays-{number:08}.safetensors", format_arrays(arrays)
-    with folder.new_file(name) as file:
-        file.write(content)
-    return {"file": name, "nbytes": len(content), "xxh3": xxhash.xxh3_64_hexdigest(content)}

@@ -230,10 +230,7 @@ class Store(IdExchange):
         return ()
 
     def decide(self) -> None:
-        """Decide now how tensors are stored, by those that have come so far, if there are any.
-
-        Until then, tensors take their full size, see ``StoreStats.is_decided``.
-        """
+        """Decide now how tensors are stored, by those that have come so far, if there are any."""
         for part in self._parts:
             part.decide()
 

@@ -1,6 +1,6 @@
 """Prioritized: draws steps in proportion to their priorities."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -197,13 +197,8 @@ class Prioritized:
             set_leaves(self._tree, leaves, np.zeros(len(leaves)))
 
     def arguments(self) -> State:
-        """What :meth:`from_arguments` takes for an equal object without items."""
+        """What the constructor takes for an equal object without items."""
         return {"capacity": self.capacity, "alpha": self.alpha, "beta": self.beta, "eps": self.eps}
-
-    @classmethod
-    def from_arguments(cls, arguments: State) -> Self:
-        """One without items."""
-        return cls(**arguments)
 
     def state(self) -> State:
         """The priorities: see ``obscodec.state``."""

@@ -22,10 +22,6 @@ class Seams(NamedTuple):
     ends: Ints = _NONE
     gone: Ints = _NONE
 
-    def with_ends(self, indices: Ints) -> Self:
-        """The same, and episodes that end with some steps."""
-        return self._replace(ends=np.union1d(self.ends, indices))
-
     def without(self, indices: Ints) -> Self:
         """The same, and the last steps of an environment that were taken out, rising: nothing reaches into them."""
         return self._replace(gone=np.union1d(self.gone, indices), ends=np.union1d(self.ends, indices[-1:]))

@@ -34,17 +34,12 @@ class AutoStore(Store):
     tensors are stacks of frames, whether floats are really small integers, and which codec makes them smallest. Then it
     moves them into a store of the kind that fits best, and gives all later tensors to this store.
 
+    The other options are those of a ``Field``. The store decides before it has seen ``decide_after`` tensors if
+    ``max_bytes`` has room for fewer. It finds frame stacks only if it sees five tensors of a sequence or more.
+
     Args:
         layout: shape and dtype of one tensor.
         threads: how many threads share the work on a large batch, None for half of the usable processors.
-        codec: as of a ``Field``, and so are the others.
-        frame_stack: it finds frame stacks only if it sees five tensors of a sequence or more.
-        budget: see there.
-        decide_after: the store decides earlier if ``max_bytes`` has room for fewer tensors.
-        block_frames: see there.
-        max_bytes: see there.
-        device: see there.
-        heap: see there.
 
     Attributes:
         options: the options, checked.
