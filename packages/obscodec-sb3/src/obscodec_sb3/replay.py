@@ -12,7 +12,7 @@ import torch as th
 from gymnasium import spaces
 from obscodec.arguments import as_count, as_env
 from obscodec.arrays import OPEN_READ
-from obscodec.buffers import LOOK_EVERY, Columns, taken
+from obscodec.buffers import LOOK_EVERY, Columns
 from obscodec.columns import Column
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.segments import Ints
@@ -335,7 +335,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                     f"{name} of this {type(self).__name__} has the shape {array.shape}, and only arrays of buffer_size "
                     f"and n_envs, {(self.buffer_size, self.n_envs)}, can be laid out for other environments"
                 )
-            moved[name] = taken(array[: self._n_rows], numbers)
+            moved[name] = Columns.taken(array[: self._n_rows], numbers)
         return moved
 
     def _empty_for(self, n_envs: int) -> Self:

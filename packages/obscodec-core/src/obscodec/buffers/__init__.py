@@ -4,7 +4,7 @@ Steps, episodes, capacity and memory limits are decided here. A buffer never kno
 """
 
 from obscodec.buffers.array_set import ArraySet
-from obscodec.buffers.columns import Columns, taken
+from obscodec.buffers.columns import Columns
 from obscodec.buffers.drawing import Prioritized
 from obscodec.buffers.estimates import estimate
 from obscodec.buffers.exploration import leaves, random_steps
@@ -29,5 +29,4 @@ __all__ = [
     "leaves",
     "making_room",
     "random_steps",
-    "taken",
 ]

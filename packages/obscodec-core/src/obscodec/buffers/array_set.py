@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import Index, TensorArray, WriteBuffer
-from obscodec.buffers.columns import again, taken
+from obscodec.buffers.columns import Columns, again
 from obscodec.buffers.field import Array, Field, check_fields, is_among, no_field
 from obscodec.devices import from_device
 from obscodec.errors import CorruptStream, LayoutError, ObscodecError, SpecError
@@ -190,7 +190,7 @@ class ArraySet:
         """
         arrays, repeated = part_of(state, "arrays", list), again(numbers)
         once = np.where(repeated, -1, numbers)  # a place owns its reference
-        items = [taken(of["items"], once if self.stores[of["field"]] else numbers) for of in arrays]
+        items = [Columns.taken(of["items"], once if self.stores[of["field"]] else numbers) for of in arrays]
         filled = [{**of, "items": of_array} for of, of_array in zip(arrays, items, strict=True)]
         self.restore({**state, "arrays": filled}, np.arange(len(numbers)))
         for of, array in zip(arrays, self._arrays.values(), strict=True):

@@ -107,6 +107,13 @@ class Columns(NamedTuple):
         return np.where(self.envs == _NOTHING, _NOTHING, rows * n_envs + self.envs)
 
     @staticmethod
+    def taken(items: npt.NDArray[Any], numbers: Ints) -> npt.NDArray[Any]:
+        """A new array ``[n_rows, n_envs, ...]`` of the items with some :meth:`numbers`; zeros for -1."""
+        made, there = np.zeros((*numbers.shape, *items.shape[2:]), items.dtype), numbers != _NOTHING
+        made[there] = items.reshape(-1, *items.shape[2:])[numbers[there]]
+        return made
+
+    @staticmethod
     def refuse_running(envs: Ints) -> None:
         """Refuse to lay out a buffer if episodes are running in some environments: SlotError."""
         if len(envs):
@@ -122,13 +129,6 @@ class Columns(NamedTuple):
                 f"{n + self.n_left_out} steps have no room in {n_envs} environments with equally many: the oldest "
                 f"{self.n_left_out} are left out, {n} stay",
             )
-
-
-def taken(items: npt.NDArray[Any], numbers: Ints) -> npt.NDArray[Any]:
-    """A new array ``[n_rows, n_envs, ...]`` of the items with some ``Columns.numbers``; zeros for -1."""
-    made, there = np.zeros((*numbers.shape, *items.shape[2:]), items.dtype), numbers != _NOTHING
-    made[there] = items.reshape(-1, *items.shape[2:])[numbers[there]]
-    return made
 
 
 def again(numbers: Ints) -> Bools:

@@ -16,7 +16,7 @@ from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, ch
 from obscodec.arrays import Index
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.columns import Columns
-from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack, check_pad
+from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
 from obscodec.buffers.field import Array, Field, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.step_drawer import StepDrawer
@@ -135,7 +135,6 @@ class RingBuffer:
         self.episode_end = () if episode_end is None else tuple(names)
         self.pad, self.mask = pad, mask
         self._check_names()
-        check_pad(pad, self.stack)
         stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
         self._memory = Memory(max_bytes, spill, [field.heap for field in self._set.fields.values()])
         self.max_bytes, self.spill = self._memory.max_bytes, self._memory.folder

@@ -8,7 +8,7 @@ from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
 from obscodec.buffers.drawing.n_step import NStep
 from obscodec.buffers.drawing.prioritized import Prioritized
 from obscodec.buffers.drawing.seams import Seams
-from obscodec.buffers.drawing.stacks import Pad, Stack, check_pad
+from obscodec.buffers.drawing.stacks import Pad, Stack
 from obscodec.buffers.drawing.torch_batch import TorchBatch
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Stack",
     "TorchBatch",
     "as_generator",
-    "check_pad",
     "draw",
     "draw_starts",
     "drawable_steps",

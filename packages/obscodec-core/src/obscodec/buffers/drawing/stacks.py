@@ -24,6 +24,7 @@ class Stack(NamedTuple):
     @classmethod
     def of(cls, stack: Mapping[str, int], next_of: Mapping[str, str | None], pad: Pad | None) -> dict[str, Self]:
         """The stacks of the fields that have one: those named in ``stack``, and those that are one step later."""
+        _check_pad(pad, stack)
         made: dict[str, Self] = {}
         for name, before in next_of.items():
             n = stack.get(name if before is None else before)
@@ -51,7 +52,7 @@ class Stack(NamedTuple):
         return picked
 
 
-def check_pad(pad: object, stack: Mapping[str, int]) -> None:
+def _check_pad(pad: object, stack: Mapping[str, int]) -> None:
     """Refuse a ``pad`` that is none, or that no stack reads: SpecError."""
     choices = "'edge' repeats the first one, as Gymnasium's FrameStackObservation; 'zeros' is as SB3's VecFrameStack"
     if stack and pad is None:
