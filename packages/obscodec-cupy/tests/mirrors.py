@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from obscodec import FrameStore
-from obscodec_cupy.codecs.failures import check_failure
+from obscodec_cupy.codecs.codec import check_failure
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather

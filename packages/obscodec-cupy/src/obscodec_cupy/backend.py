@@ -18,7 +18,7 @@ from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import checked
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
-from obscodec_cupy.frames.gather import GatherForm
+from obscodec_cupy.frames.gather import form_of
 
 _FRAMES: Final = re.compile(r"raw|delta-rle(\|lz4(:-?\d+)?)?")  # the codecs of frames that kernels/gather.cu decodes
 
@@ -65,7 +65,7 @@ class CudaBackend(Backend):
     ) -> FrameReader | None:
         """See ``Backend.frame_reader``."""
         try:
-            GatherForm.of(layout, log.block_frames, frame_stack, log.coder.spec)
+            form_of(layout, log.block_frames, frame_stack, log.coder.spec)
         except LayoutError:
             return None
         return CudaFrameReader(opened.device(device), layout, frame_stack, log, pinned=heap == "pinned")

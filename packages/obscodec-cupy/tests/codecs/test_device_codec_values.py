@@ -12,8 +12,7 @@ from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import CorruptStream, DTypeError, Layout, ShapeError, SpecError, codec
 from obscodec.segments import Segments
-from obscodec_cupy.codecs.codec import CudaCodec
-from obscodec_cupy.codecs.failures import EXPLANATIONS
+from obscodec_cupy.codecs.codec import EXPLANATIONS, CudaCodec
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.segments import DeviceSegments
 from obscodec_cupy.device.sources import STATUSES

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import numpy as np
-from obscodec import Layout, ShapeError, SpecError
-from obscodec.codecs import Codec
+from obscodec import CorruptStream, Layout, ShapeError, SlotError, SpecError
+from obscodec.statuses import STATUS_TEXTS, Codec
 
-from obscodec_cupy.codecs.failures import Status
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
 from obscodec_cupy.device.device import Device, Kernel
 from obscodec_cupy.device.segments import DeviceSegments
+from obscodec_cupy.device.sources import STATUSES
 
 THREADS: Final = 256  # of a block, see __launch_bounds__ in the kernels
 OFFSETS_THREADS: Final = 1024
@@ -19,6 +19,7 @@ DELTA_THREADS: Final = 128
 MOST_BLOCKS: Final = 2**31 - 1  # of a launch
 MAX_FRAME_NBYTES: Final = 1 << 30
 STATIC_NBYTES: Final = 35 << 10  # more shared memory than the kernels take besides the frame
+EXPLANATIONS: Final = {**STATUS_TEXTS, STATUSES["TOO_LONG"]: "it has 4 GiB or more, which are not read on a device"}
 
 # By the bytes of an element of rle, 0 for delta-rle.
 MEASURE, PLACE, OFFSETS, WRITE = (
@@ -49,6 +50,37 @@ def element_nbytes(layout: Layout) -> int:
     """Bytes of what ``rle`` repeats: the largest power of two that divides those of the dtype, at most 8."""
     itemsize = layout.dtype.itemsize
     return min(itemsize & -itemsize, 8)
+
+
+def check_failure(word: int, what: str = "") -> None:
+    """Raise what a kernel reported: SlotError for an id or the place of one, CorruptStream for a stream.
+
+    ``what`` names the stream; without it, the word has the number of its block.
+    """
+    number, code = word >> 32 ^ 0xFFFFFFFF, word & 0xFFFFFFFF
+    if code == STATUSES["BAD_ID"]:
+        raise SlotError(f"sample {number} of a batch asks for a tensor that the store does not have")
+    if code:
+        raise CorruptStream(f"{what or f'block {number}'} can't be decoded: {EXPLANATIONS[code]}")
+
+
+class Status:
+    """Whether all streams of a batch could be decoded: of what is queued on the current stream of a device by now."""
+
+    def __init__(self, device: Device, failure: DeviceArray, what: str) -> None:
+        self._device, self._failure, self._what = device, failure, what
+        self._done = device.mark()  # None in a graph, which is replayed on the stream of the check
+
+    def check(self) -> None:
+        """Wait for the decoder; if it was recorded in a graph, for the current stream.
+
+        Raises:
+            CorruptStream: a stream is truncated, altered or of another format; with the same text as on the CPU. What
+                it was decoded into may be partly written.
+        """
+        if self._done is not None:
+            self._done.synchronize()
+        check_failure(int(self._device.download(self._failure)[0]), self._what)
 
 
 @dataclass(frozen=True)

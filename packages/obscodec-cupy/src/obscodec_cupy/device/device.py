@@ -33,30 +33,19 @@ _OTHER_DEVICES: Final = {1: "in host memory", 3: "in pinned host memory"}
 
 
 class Kernel(NamedTuple):
-    """A kernel of one of the ``.cu`` files, compiled for one geometry.
+    """A kernel of one of the ``.cu`` files, compiled for one geometry."""
 
-    Attributes:
-        source: the file in ``obscodec_cupy/kernels``, such as ``"rle.cu"``.
-        name: the function in it, declared ``extern "C" __global__``.
-        defines: what its macros stand for, ``(("WIDTH", 4),)``.
-    """
-
-    source: str
-    name: str
-    defines: tuple[tuple[str, int], ...] = ()
+    source: str  # the file in obscodec_cupy/kernels, such as "rle.cu"
+    name: str  # the function in it, declared extern "C" __global__
+    defines: tuple[tuple[str, int], ...] = ()  # what its macros stand for, (("WIDTH", 4),)
 
 
 class Device:
     """One GPU. All work is queued on the current stream: that of CuPy, or that of torch in :meth:`on_stream_of`.
 
-    A mark, in what follows, is a CUDA event: the moment when all is done that a stream was given so far.
-
-    Args:
-        number: as CUDA counts the devices that it sees.
-
-    Attributes:
-        name: such as ``"cuda:0"``.
-        shared_nbytes: the most shared memory of a thread block, static and dynamic.
+    A mark, in what follows, is a CUDA event: the moment when all is done that a stream was given so far. Its ``number``
+    is that of CUDA, its ``name`` such as ``"cuda:0"``. A thread block has at most ``shared_nbytes`` of shared memory,
+    static and dynamic.
     """
 
     def __init__(self, number: int) -> None:
@@ -78,11 +67,7 @@ class Device:
         self._streams: dict[int, Any] = {}  # those of torch as CuPy's, by their handles
 
     def require_process(self) -> None:
-        """Make sure that this process opened the device; to be called before the device is touched.
-
-        Raises:
-            BackendUnavailable: this process was forked from the one that opened the device.
-        """
+        """Before the device is touched: raise BackendUnavailable if this process was forked after it was opened."""
         if os.getpid() != self._process:
             raise BackendUnavailable(FORKED.format(self.name))
 
@@ -135,8 +120,7 @@ class Device:
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         """Memory of CuPy's allocator with unknown content; it goes back when nobody holds it, in stream order.
 
-        Raises:
-            HeapFull: the device has not enough free memory.
+        This and what follows raise HeapFull if the device has not enough memory, or the host not enough to be pinned.
         """
         try:
             with self._on():
@@ -162,9 +146,6 @@ class Device:
 
         A finalizer only notes that memory is unused: to free it would end the recording of a graph. The next call uses
         it again, or frees it.
-
-        Raises:
-            HeapFull: the host has not enough memory that can be pinned.
         """
         found = None
         while found is None and self._unused:
@@ -206,8 +187,7 @@ class Device:
     def write(self, host: npt.NDArray[np.generic], out: DeviceArray) -> None:
         """Queue a copy into a contiguous array of the same bytes; the host array may change as soon as this returns.
 
-        Raises:
-            HeapFull: the host has not enough memory that can be pinned; the first bytes may be copied then.
+        If it raises HeapFull, the first bytes may be copied.
         """
         data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
         if len(data) != out.nbytes or not out.flags.c_contiguous:
@@ -219,11 +199,7 @@ class Device:
             self.write_from(staged, out.reshape((-1,)).view(np.uint8)[begin : begin + len(piece)])
 
     def upload(self, host: npt.NDArray[np.generic]) -> DeviceArray:
-        """A copy on the device, queued as by :meth:`write`.
-
-        Raises:
-            HeapFull: the device has not enough free memory, or the host not enough that can be pinned.
-        """
+        """A copy on the device, queued as by :meth:`write`."""
         array = self.empty(host.shape, host.dtype)
         self.write(host, array)
         return array
@@ -243,11 +219,7 @@ class Device:
         return [x if isinstance(x, np.generic) else np.uint64(0 if x is None else self.address(x)) for x in arguments]
 
     def view(self, x: Any) -> DeviceArray:
-        """An array of any framework with DLPack, on this device and without a copy.
-
-        Raises:
-            DTypeError: it is no such array, or is in the memory of another device.
-        """
+        """An array of any framework with DLPack on this device, without a copy; DTypeError for what is none."""
         try:
             kind, number = x.__dlpack_device__()
         except (AttributeError, BufferError, ValueError) as error:
@@ -263,11 +235,7 @@ class Device:
             raise DTypeError(f"{type(x).__name__} can't be read by DLPack: {error}") from error
 
     def writable_view(self, what: str, x: Any) -> DeviceArray:
-        """:meth:`view` of an array that is written to; ``what`` names it in the text of an error.
-
-        Raises:
-            DTypeError: as :meth:`view`, or the array is read-only.
-        """
+        """:meth:`view` of an array that is written to, which ``what`` names; DTypeError also if it is read-only."""
         view = self.view(x)
         require_writable(what, x)
         return view

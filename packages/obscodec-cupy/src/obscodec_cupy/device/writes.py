@@ -13,12 +13,9 @@ _MOST_NBYTES = 32 << 20  # more are launched early, so that little memory is pin
 
 
 class Writes:
-    """Collects what is to be written. :meth:`launch` has the device write it, queued on the current stream.
+    """Collects what is to be written to places on a device, which don't overlap.
 
-    Data may change as soon as :meth:`launch` returns.
-
-    Args:
-        device: where the places are. No two of them may overlap.
+    :meth:`launch` has the device write it, queued on the current stream. Data may change as soon as it returns.
     """
 
     def __init__(self, device: Device) -> None:
@@ -30,9 +27,7 @@ class Writes:
     def add(self, pieces: Ints, data: npt.NDArray[np.generic]) -> None:
         """Write contiguous data in pieces, which lie in it one behind the other.
 
-        Args:
-            pieces: ``i64[n, 2]``, the address of each on the device, and its bytes.
-            data: of so many bytes.
+        ``pieces`` are ``i64[n, 2]``: the address of each on the device, and its bytes.
         """
         self._pieces.append(pieces)
         self._data.append(data)
@@ -47,14 +42,7 @@ class Writes:
                 self.launch()
 
     def add_rows(self, address: int, row_nbytes: int, rows: Ints, data: npt.NDArray[np.generic]) -> None:
-        """Write rows of a table.
-
-        Args:
-            address: where the table begins.
-            row_nbytes: bytes of a row.
-            rows: ``i64[n]``, their numbers, rising.
-            data: ``[n, ...]``, what they are to be, contiguous.
-        """
+        """Write rows of a table at an address: their numbers, ``i64[n]``, rise; ``[n, ...]`` data are contiguous."""
         if len(rows):
             (behind_gaps,) = (rows[1:] != rows[:-1] + 1).nonzero()
             begins = np.zeros(len(behind_gaps) + 1, np.int64)  # of rows without a gap, which go as one piece
@@ -68,12 +56,7 @@ class Writes:
             self._nbytes += data.nbytes
 
     def launch(self) -> None:
-        """Queue all.
-
-        Raises:
-            HeapFull: the device has not enough free memory, or the host not enough that can be pinned; what was added
-                since the last launch is not queued.
-        """
+        """Queue all; if it raises HeapFull, nothing of what was added since the last launch is queued."""
         if not self._nbytes:
             return
         addresses, lengths = np.concatenate(self._pieces).T

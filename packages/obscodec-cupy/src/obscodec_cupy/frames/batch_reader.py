@@ -11,10 +11,10 @@ from obscodec.stores import Store
 
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
+from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.writes import Writes
-from obscodec_cupy.frames.device_ids import DeviceIds, write_ids
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
-from obscodec_cupy.frames.gather import Gather, GatherForm, Source
+from obscodec_cupy.frames.gather import Gather, Source, form_of
 
 _FIELDS = 2  # that one launch reads, such as an observation and the next one
 _KNOWN = 64  # reads that are prepared
@@ -23,6 +23,37 @@ _KINDS: dict[str | None, tuple[str, ...]] = {
     "bfloat16": ("bfloat16", "uint16"),
     "float32": ("float32",),
 }
+
+
+class DeviceIds:
+    """A copy on a device of the ids of an array, those of the store that decodes its items; ShapeError for a view."""
+
+    def __init__(self, device: Device, array: TensorArray) -> None:
+        self.device, self.array = device, array
+        self.copy: DeviceArray | None = None  # i32[n_items], since it was first written
+        self.address = 0  # where it begins
+        self.watch = array.watch()  # the rows that have changed since it was written
+
+
+def write_ids(store: Store, arrays: Sequence[DeviceIds], writes: Writes) -> None:
+    """Have be written what was assigned to arrays of a store since the last call; HeapFull if that has no room.
+
+    If it is not queued, all rows must be noted in the watches.
+    """
+    changed, somes = [], []
+    with store.changing:
+        for one in arrays:
+            ids = one.array.ids  # what waited to be stored is noted then
+            changed.append(rows := one.watch.take())
+            somes.append(ids[rows].reshape(-1))
+    _, inner = store.device_reader(np.concatenate(somes).astype(np.int64))
+    values = inner.astype(np.int32)
+    for one, rows, some in zip(arrays, changed, somes, strict=True):
+        if one.copy is None:
+            one.copy = one.device.empty((one.array.ids.size,), np.int32)
+            one.address = one.device.address(one.copy)
+        writes.add_rows(one.address, 4 * (len(some) // max(1, len(rows))), rows, values[: len(some)])
+        values = values[len(some) :]
 
 
 class _Group(NamedTuple):
@@ -90,7 +121,7 @@ class BatchReader:
         if scale != 1 and dtype is None:
             raise SpecError(f"a scale needs a dtype, such as 'float32', got {scale} without one")
         for array in arrays:
-            GatherForm.of(array.layout, 1, dtype=dtype, shifted_axes=shifted_axes)
+            form_of(array.layout, 1, dtype=dtype, shifted_axes=shifted_axes)
         names = sorted({array.store.device for array in arrays})
         devices = [] if "cpu" in names else list({opened.device(name) for name in names})
         if len(devices) != 1:

@@ -17,21 +17,10 @@ from obscodec_cupy.frames.mirror import Mirror
 
 
 class CudaFrameReader(FrameReader):
-    """See ``FrameReader``.
+    """See ``FrameReader``. With ``pinned``, the device reads the chunks of the log in place.
 
-    Args:
-        device: where frames are decoded.
-        layout: of a tensor.
-        frame_stack: how a tensor is made of frames, None if it is a frame.
-        log: the frames.
-        pinned: whether the device reads the chunks of the log in place.
-
-    Attributes:
-        log: the frames.
-        mirror: the copy of them on the device.
-        lock: held while somebody works with the mirror.
-        order: of all launches that read or write the mirror.
-        n_syncs: how often the mirror was brought up to date.
+    ``lock`` is held while somebody works with ``mirror``, the copy of the frames on the device. All launches that read
+    or write it are in one ``order``.
     """
 
     def __init__(
@@ -39,7 +28,7 @@ class CudaFrameReader(FrameReader):
     ) -> None:
         self.device, self.layout, self.frame_stack, self.log = device, layout, frame_stack, log
         self.lock = PicklableLock(LockOrder.MIRROR)
-        self.n_syncs = 0
+        self.n_syncs = 0  # how often the mirror was brought up to date
         self.order = device.order()
         with self.order:
             self.mirror = Mirror(device, log, pinned=pinned)
@@ -47,12 +36,7 @@ class CudaFrameReader(FrameReader):
         device.park_with(self, self.mirror.memories, self.order)
 
     def check(self) -> None:
-        """Complain of what earlier reads found wrong, as far as they are done; once.
-
-        Raises:
-            CorruptStream: a block is damaged.
-            SlotError: an id is of no frame.
-        """
+        """See ``Mirror.check``, for reads that are done."""
         try:
             self.mirror.check()
         except CorruptStream as error:
@@ -81,16 +65,10 @@ class CudaFrameReader(FrameReader):
             gather.prepared(self.mirror.header, len(ids), [source], scratch=scratch)()
 
     def sync(self, writes: Writes, n_items: int = 0, *, ids: Ints | None = None) -> int:
-        """Have the device know what is in the log, and what has been added to ``writes``; returns :attr:`n_syncs`.
+        """Have the device know what is in the log, and what has been added to ``writes``; returns ``n_syncs``.
 
-        Args:
-            writes: of no use if this raises.
-            n_items: see ``Mirror.sync``.
-            ids: of tensors that must be there, ``i64[n]``, or None.
-
-        Raises:
-            SlotError: an id is of no tensor.
-            HeapFull: the device has not enough memory.
+        See ``Mirror.sync``. Raises SlotError if one of ``ids``, ``i64[n]``, is of no tensor. ``writes`` is of no use if
+        this raises.
         """
         with self.lock, self.order:
             try:
@@ -114,11 +92,5 @@ class CudaFrameReader(FrameReader):
 
     def gather(self, **options: Any) -> Gather:
         """What reads tensors from the mirror; ``options`` are those of :class:`Gather`."""
-        return Gather(
-            self.device,
-            self.layout,
-            self.log.block_frames,
-            frame_stack=self.frame_stack,
-            codec=self.log.coder.spec,
-            **options,
-        )
+        form: dict[str, Any] = {"frame_stack": self.frame_stack, "codec": self.log.coder.spec, **options}
+        return Gather(self.device, self.layout, self.log.block_frames, **form)

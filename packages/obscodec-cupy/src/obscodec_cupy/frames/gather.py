@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,14 +35,7 @@ class Source(NamedTuple):
 class Gather:
     """Reads tensors of one store of frames, or of stacks of frames, for one or two fields in one launch.
 
-    ``layout`` is of one tensor: a stack, or a frame if ``frame_stack`` is None. ``codec`` is of the blocks:
-    ``"delta-rle"``, alone or before ``lz4``; ``"raw"``; or ``"rle"`` if they are of one frame. See ``BatchReader`` for
-    the other arguments.
-
-    Raises:
-        DTypeError: a conversion of what is not uint8, or to another dtype.
-        ShapeError: a stack is deeper than 16, a frame larger than 1 GiB or empty, or ``shifted_axes`` are not rows and
-            columns.
+    See :func:`form_of` for the arguments and errors, and ``BatchReader`` for ``scale``.
     """
 
     def __init__(
@@ -52,17 +44,15 @@ class Gather:
         layout: Layout,
         block_frames: int,
         *,
-        frame_stack: FrameStack | None = None,
-        codec: str = "delta-rle",
         dtype: str | None = None,
         scale: float = 1.0,
-        shifted_axes: tuple[int, int] | None = None,
+        **options: Any,
     ) -> None:
         self.device = device
-        self._form = GatherForm.of(layout, block_frames, frame_stack, codec, dtype, shifted_axes)
-        self._shared_nbytes, scratch_nbytes = frame_room(device, self._form.defines["FRAME_NBYTES"])
+        self._form = form_of(layout, block_frames, dtype=dtype, **options)
+        self._shared_nbytes, scratch_nbytes = frame_room(device, self._form["FRAME_NBYTES"])
         self._frame_in_shared = scratch_nbytes == 0
-        self._scratch_nbytes = scratch_nbytes + -(-self._form.defines["LZ4_NBYTES"] // 16) * 16  # of a thread block
+        self._scratch_nbytes = scratch_nbytes + -(-self._form["LZ4_NBYTES"] // 16) * 16  # of a thread block
         self._most_samples = max(1, _MOST_SCRATCH_NBYTES // max(1, self._scratch_nbytes))  # of a launch
         self._values = None
         if dtype is not None:
@@ -91,7 +81,7 @@ class Gather:
             arguments += [source.ids, np.int64(source.ids.size), source.out, source.shifts]
         header_there, *scalars = self.device.scalars(header, *arguments, self._values, scratch)
         outs = [self.device.address(source.out) for source in sources]
-        kernel = self._form.kernel(outs, in_shared=self._frame_in_shared)
+        kernel = kernel_of(self._form, outs, in_shared=self._frame_in_shared)
 
         def launch() -> None:
             for first in range(0, n, self._most_samples):
@@ -112,69 +102,71 @@ def _converted(dtype: str, scale: float) -> npt.NDArray[np.generic]:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
-@dataclass(frozen=True)
-class GatherForm:
-    """The form of the tensors of a store, and of what is written of them: macros of ``kernels/gather.cu``."""
+def form_of(
+    layout: Layout,
+    block_frames: int,
+    frame_stack: FrameStack | None = None,
+    codec: str = "delta-rle",
+    dtype: str | None = None,
+    shifted_axes: tuple[int, int] | None = None,
+) -> dict[str, int]:
+    """The form of the tensors of a store, and of what is written of them: macros of ``kernels/gather.cu``.
 
-    defines: dict[str, int]
+    ``layout`` is of one tensor: a stack, or a frame if ``frame_stack`` is None. ``codec`` is of the blocks:
+    ``"delta-rle"``, alone or before ``lz4``; ``"raw"``; or ``"rle"`` if they are of one frame. See ``BatchReader`` for
+    the other arguments.
 
-    @classmethod
-    def of(
-        cls,
-        layout: Layout,
-        block_frames: int,
-        frame_stack: FrameStack | None = None,
-        codec: str = "delta-rle",
-        dtype: str | None = None,
-        shifted_axes: tuple[int, int] | None = None,
-    ) -> GatherForm:
-        """See ``Gather`` for the arguments and errors."""
-        depth, frame = (frame_stack.depth, frame_stack.frame_layout(layout)) if frame_stack else (1, layout)
-        item_nbytes = layout.dtype.itemsize
-        if not (depth <= MAX_DEPTH and frame.nbytes):
-            raise ShapeError(
-                f"stacks of at most {MAX_DEPTH} frames, not empty, are read on a device, "
-                f"got {depth} of {frame.nbytes} bytes"
-            )
-        if dtype is not None and (dtype not in _CONVERTED_NBYTES or layout.dtype != np.uint8):
-            raise DTypeError(f"uint8 is converted to {', '.join(_CONVERTED_NBYTES)}, got {layout.dtype} to {dtype}")
-        spec, _, tail = codec.partition("|")
-        blocks = Layout((block_frames, *frame.shape), frame.dtype)
-        defines = {
-            "THREADS": THREADS,
-            "FRAME_NBYTES": frame.nbytes,
-            "BLOCK_FRAMES": block_frames,
-            "DEPTH": depth,
-            "CODEC": _CODECS[spec],
-            "LZ4_NBYTES": cpu_codec(spec, blocks).read_bound() if tail else 0,
-            "ELEMENT_NBYTES": element_nbytes(layout),
-            "ITEM_NBYTES": item_nbytes,
-            "OUT_NBYTES": _CONVERTED_NBYTES.get(dtype or "", item_nbytes),
-            "PIXELS": math.prod(frame.shape[1:]) if frame_stack and frame_stack.axis == -1 else 1,
-        }
-        if shifted_axes is not None:
-            defines |= _rows_and_columns(layout, frame, shifted_axes, frame_stack)
-        if item_nbytes > MAX_ITEM_NBYTES and (defines["PIXELS"] > 1 or shifted_axes is not None):
-            raise DTypeError(
-                f"elements of at most {MAX_ITEM_NBYTES} bytes are put in another order on a device, got {layout.dtype}"
-            )
-        return cls(defines)
+    Raises:
+        DTypeError: a conversion of what is not uint8, or to another dtype.
+        ShapeError: a stack is deeper than 16, a frame empty, or ``shifted_axes`` are not rows and columns.
+    """
+    depth, frame = (frame_stack.depth, frame_stack.frame_layout(layout)) if frame_stack else (1, layout)
+    item_nbytes = layout.dtype.itemsize
+    if not (depth <= MAX_DEPTH and frame.nbytes):
+        raise ShapeError(
+            f"stacks of at most {MAX_DEPTH} frames, not empty, are read on a device, got {depth} of {frame.nbytes} "
+            "bytes"
+        )
+    if dtype is not None and (dtype not in _CONVERTED_NBYTES or layout.dtype != np.uint8):
+        raise DTypeError(f"uint8 is converted to {', '.join(_CONVERTED_NBYTES)}, got {layout.dtype} to {dtype}")
+    spec, _, tail = codec.partition("|")
+    blocks = Layout((block_frames, *frame.shape), frame.dtype)
+    defines = {
+        "THREADS": THREADS,
+        "FRAME_NBYTES": frame.nbytes,
+        "BLOCK_FRAMES": block_frames,
+        "DEPTH": depth,
+        "CODEC": _CODECS[spec],
+        "LZ4_NBYTES": cpu_codec(spec, blocks).read_bound() if tail else 0,
+        "ELEMENT_NBYTES": element_nbytes(layout),
+        "ITEM_NBYTES": item_nbytes,
+        "OUT_NBYTES": _CONVERTED_NBYTES.get(dtype or "", item_nbytes),
+        "PIXELS": math.prod(frame.shape[1:]) if frame_stack and frame_stack.axis == -1 else 1,
+    }
+    if shifted_axes is not None:
+        defines |= _rows_and_columns(layout, frame, shifted_axes, frame_stack)
+    if item_nbytes > MAX_ITEM_NBYTES and (defines["PIXELS"] > 1 or shifted_axes is not None):
+        raise DTypeError(
+            f"elements of at most {MAX_ITEM_NBYTES} bytes are put in another order on a device, got {layout.dtype}"
+        )
+    return defines
 
-    def kernel(self, outs: Sequence[int], *, in_shared: bool) -> Kernel:
-        """The kernel that writes as much at once as outputs at the addresses ``outs`` allow.
 
-        It has the frame that it works on in shared memory, or in a scratch.
-        """
-        defines = {**self.defines, "FRAME_IN_SHARED": int(in_shared), "UNIT_ITEMS": 1}
-        if defines["PIXELS"] == 1:
-            item_nbytes, out_nbytes, shifted = defines["ITEM_NBYTES"], defines["OUT_NBYTES"], "HEIGHT" in defines
-            n_items = defines["FRAME_NBYTES"] // item_nbytes
-            unit_nbytes = math.gcd(n_items * out_nbytes, *outs, 8 if shifted else 16)
-            if item_nbytes == out_nbytes and not shifted:
-                defines["ITEM_NBYTES"] = defines["OUT_NBYTES"] = unit_nbytes
-            else:
-                defines["UNIT_ITEMS"] = max(1, unit_nbytes // out_nbytes)
-        return Kernel("gather.cu", "gather", tuple(defines.items()))
+def kernel_of(form: dict[str, int], outs: Sequence[int], *, in_shared: bool) -> Kernel:
+    """The kernel that writes as much at once as outputs at the addresses ``outs`` allow.
+
+    It has the frame that it works on in shared memory, or in a scratch.
+    """
+    defines = {**form, "FRAME_IN_SHARED": int(in_shared), "UNIT_ITEMS": 1}
+    if defines["PIXELS"] == 1:
+        item_nbytes, out_nbytes, shifted = defines["ITEM_NBYTES"], defines["OUT_NBYTES"], "HEIGHT" in defines
+        n_items = defines["FRAME_NBYTES"] // item_nbytes
+        unit_nbytes = math.gcd(n_items * out_nbytes, *outs, 8 if shifted else 16)
+        if item_nbytes == out_nbytes and not shifted:
+            defines["ITEM_NBYTES"] = defines["OUT_NBYTES"] = unit_nbytes
+        else:
+            defines["UNIT_ITEMS"] = max(1, unit_nbytes // out_nbytes)
+    return Kernel("gather.cu", "gather", tuple(defines.items()))
 
 
 def _rows_and_columns(

@@ -12,7 +12,7 @@ from obscodec.frames import NEEDED, ROOM, ROOM_NBYTES, FrameLog, stage_blocks
 from obscodec.heap import Chunk, HeapChanges
 from obscodec.segments import Ints
 
-from obscodec_cupy.codecs.failures import check_failure
+from obscodec_cupy.codecs.codec import check_failure
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.writes import Writes
@@ -48,19 +48,8 @@ class Mirror:
     a sync copies the new end of a chunk to the same place of its copy. The header, which says where the tables are,
     stays at one place: a launch that was recorded sees tables that grew.
 
-    Whoever calls this holds the lock of the log, and is in one order with all launches that read the mirror.
-
-    Args:
-        device: where the copy is.
-        log: the frames.
-        pinned: whether the device reads the chunks of the host in place.
-
-    Attributes:
-        header: ``u64[16]`` on the device, see ``kernels/tables.cuh``.
-        n_changes: ``FrameLog.n_changes`` at the last sync, -1 if there was none.
-        failure: ``u64[1]`` of the host, in which kernels report what they found wrong.
-        retired: what the last sync replaced, to be kept until nobody reads it.
-        memories: all memory that kernels read or write, now and later. It does not hold this mirror.
+    Whoever calls this holds the lock of the log, and is in one order with all launches that read the mirror. With
+    ``pinned``, the device reads the chunks of the host in place.
     """
 
     def __init__(self, device: Device, log: FrameLog, *, pinned: bool) -> None:
@@ -75,36 +64,28 @@ class Mirror:
         self._rooms: dict[int, DeviceArray] = {}  # for the open block of each sequence
         self._tables: dict[str, DeviceArray] = {}
         self._versions: set[int] = set()  # of LZ4, whose dictionaries are there
-        self.retired: list[object] = []
+        self.retired: list[object] = []  # what the last sync replaced, to be kept until nobody reads it
         self._n_rows = [0, 0, 0]  # of the tables of blocks, references and listed stacks
         self._n_references = 0
-        self.n_changes = -1
-        self.failure = device.pinned(16).view(np.uint64)
+        self.n_changes = -1  # FrameLog.n_changes at the last sync
+        self.failure = device.pinned(16).view(np.uint64)  # of the host, in which kernels report what they found wrong
         self.failure[:] = 0
-        self.header = device.zeros((_HEADER_WORDS,), np.uint64)
+        self.header = device.zeros((_HEADER_WORDS,), np.uint64)  # see kernels/tables.cuh
         self._header_is_old = True
+        # All memory that kernels read or write, now and later. It does not hold this mirror.
         self.memories = self._chunks, self._rooms, self._tables, self.retired, self.header, self.failure
 
     def check(self) -> None:
-        """Complain of what kernels found wrong, once.
-
-        Raises:
-            CorruptStream: a block is damaged.
-            SlotError: an id is of no frame.
-        """
+        """Raise what kernels found wrong, once: CorruptStream for a block, SlotError for an id of no frame."""
         if word := int(self.failure[0]):
             self.failure[0] = 0
             check_failure(word)
 
     def sync(self, writes: Writes, n_items: int = 0) -> None:
-        """Have all be written that has changed; :meth:`forget` must follow if that is not queued.
+        """Have ``writes`` write all that has changed, some at once; :meth:`forget` must follow if that is not queued.
 
-        Args:
-            writes: gets what is to be written; some of it may be launched.
-            n_items: of the largest array of ids in the store, for which tables get room at once.
-
-        Raises:
-            HeapFull: the device has not enough free memory, or the host.
+        Tables get room at once for ``n_items``, those of the largest array of ids in the store. Raises HeapFull if the
+        device has not enough free memory, or the host.
         """
         log, stacks = self._log, self._log.stacks
         log.seal()  # the queue of full blocks has no copy
@@ -193,8 +174,7 @@ class Mirror:
         return True
 
     def _retire(self, thing: object) -> None:
-        if thing is not None:
-            self.retired.append(thing)
+        self.retired += [] if thing is None else [thing]
 
     def _write_chunks(self, writes: Writes, chunks: dict[int, Chunk]) -> None:
         """Write what is new at the end of each chunk."""
