@@ -1,5 +1,5 @@
 """The devices of the tests, see cuda_on_cpu/fixtures.py."""
 
-from cuda_on_cpu.fixtures import cuda, device, devices_end
+from cuda_on_cpu.fixtures import cuda, device, devices_end, simulated
 
-__all__ = ["cuda", "device", "devices_end"]
+__all__ = ["cuda", "device", "devices_end", "simulated"]

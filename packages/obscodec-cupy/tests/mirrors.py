@@ -7,7 +7,7 @@ from obscodec import FrameStore
 from obscodec_cupy.codecs.codec import check_failure
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
-from obscodec_cupy.frames.gather import Gather
+from obscodec_cupy.frames.gather import Gather, Source
 
 
 def addressed(device: Device, streams: list[bytes]) -> tuple[DeviceArray, np.ndarray]:
@@ -79,6 +79,32 @@ class DeviceTables:
         word = int(self._failure[0])
         self._failure[:] = 0
         check_failure(word)
+
+
+def gathered(
+    device: Device,
+    store: FrameStore,
+    fields: list[np.ndarray],
+    places: np.ndarray | None = None,
+    *,
+    dtype: str | None = None,
+    shifts: np.ndarray | None = None,
+    tables: DeviceTables | None = None,
+    **options: object,
+) -> list[np.ndarray]:
+    """What is read of a store for the ids of one or two fields, at some places or all; bfloat16 as uint16."""
+    spec, tables = store.log.coder.spec, tables or DeviceTables(device, store)
+    options |= {"frame_stack": store.frame_stack, "codec": spec, "dtype": dtype}
+    gather = Gather(device, store.layout, store.log.block_frames, **options)
+    n, kind = len(fields[0] if places is None else places), "u2" if dtype == "bfloat16" else dtype or store.layout.dtype
+    outs = [device.empty((n, *store.layout.shape), kind) for _ in fields]
+    by = [None] * len(fields) if shifts is None else [device.upload(of) for of in shifts]
+    ids = [device.upload(of.astype(np.int32)) for of in fields]
+    at = None if places is None else device.upload(places.astype(np.int64))
+    scratch = device.empty((gather.scratch_nbytes(n),), np.uint8)
+    launch(gather, tables.header, n, [Source(*of) for of in zip(ids, outs, by, strict=True)], at, scratch)
+    tables.check()
+    return [device.download(out) for out in outs]
 
 
 def appended(store: FrameStore, rows: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import numpy.typing as npt
 from obscodec import FrameStack, FrameStore, Layout
 from obscodec.segments import Segments
 from obscodec.stores import Store
@@ -54,6 +55,14 @@ class Pair:
         assert one.stats().live_bytes == other.stats().live_bytes
         a, b = [store.log.state() for store in self.stores]
         assert is_equal(a, b)
+
+
+def read(store: Store, ids: npt.ArrayLike) -> np.ndarray:
+    """What the device of a store reads."""
+    device = opened.device(store.device)
+    out = device.empty((len(ids), *store.layout.shape), store.layout.dtype)
+    store.read_into(np.asarray(ids, np.int64), out)
+    return device.download(out)
 
 
 def is_equal(a: object, b: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 import pytest
 from obscodec_cupy.device import opened
@@ -38,6 +39,18 @@ def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         simulated = SimulatedDevice(seed=1, eager=True)
         monkeypatch.setattr(opened, "device", lambda name: simulated)
     return "cuda"
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimulatedDevice]:
+    """Makes a simulated device, which ``device="cuda"`` stands for then."""
+
+    def make(**options: Any) -> SimulatedDevice:
+        made = SimulatedDevice(**options)
+        monkeypatch.setattr(opened, "device", lambda name: made)
+        return made
+
+    return make
 
 
 def on_new_streams(device: Device, n: int) -> list[Callable[[], AbstractContextManager[object]]]:

@@ -241,10 +241,9 @@ def test_a_recorded_launch_goes_on_to_be_right(cuda, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(monkeypatch):
+def test_what_is_recorded_sees_the_arrays_as_they_were_until_the_next_sync(simulated):
     """Chunks that the heap gives back, and rooms that are too small, stay until then."""
-    device = SimulatedDevice(seed=3)
-    monkeypatch.setattr(opened, "device", lambda name: device)
+    device = simulated(seed=3)
     rng = np.random.default_rng(0)
     arrays, model = small_arrays("cuda", block_frames=2)
     reader = BatchReader(arrays)
@@ -303,10 +302,9 @@ def test_a_reader_sees_the_arrays_as_they_are_when_something_else_has_read_from_
     reader.check()
 
 
-def test_readers_of_one_store_in_several_threads(monkeypatch):
+def test_readers_of_one_store_in_several_threads(simulated):
     """Each item says which one it is, so that a reader sees at once whether it was given a part of another one."""
-    device = SimulatedDevice(seed=7, eager=True)
-    monkeypatch.setattr(opened, "device", lambda name: device)
+    device = simulated(seed=7, eager=True)
     items = np.random.default_rng(0).integers(256, size=(256, *SMALL.shape), dtype=np.uint8)
     items[:, 0, 0, 0] = np.arange(256)
     array = TensorArray.zeros((20,), FrameStore(SMALL, device="cuda", block_frames=2, recent=1))
@@ -322,9 +320,8 @@ def test_readers_of_one_store_in_several_threads(monkeypatch):
             array[i % 3 :: 3] = items[np.arange(i % 3, 20, 3) + i % 230]
 
 
-def test_streams_take_turns(monkeypatch):
-    device = SimulatedDevice(seed=11)
-    monkeypatch.setattr(opened, "device", lambda name: device)
+def test_streams_take_turns(simulated):
+    device = simulated(seed=11)
     rng = np.random.default_rng(0)
     arrays, model = small_arrays("cuda", block_frames=4)
     reader, streams, pending = BatchReader(arrays), on_new_streams(device, 3), []
@@ -357,9 +354,8 @@ def test_frames_that_are_larger_than_shared_memory(cuda):
 
 
 @pytest.mark.slow
-def test_a_recorded_launch_keeps_the_memory_that_it_works_in(monkeypatch):
-    device, recorded = SimulatedDevice(seed=5), []
-    monkeypatch.setattr(opened, "device", lambda name: device)
+def test_a_recorded_launch_keeps_the_memory_that_it_works_in(simulated, monkeypatch):
+    device, recorded = simulated(seed=5), []
     layout = Layout((3, 400, 300), np.uint8)
     arrays, model = small_arrays("cuda", 2, 6, 1, layout)
     reader = BatchReader(arrays)
@@ -411,9 +407,8 @@ def test_a_store_that_has_not_decided(cuda):
     np.testing.assert_array_equal(out, np.concatenate([small_stacks(100), small_stacks(200)]))
 
 
-def test_a_device_without_memory_is_told_all_at_the_next_sync(monkeypatch):
-    device = SimulatedDevice(seed=3, capacity=2_000_000)
-    monkeypatch.setattr(opened, "device", lambda name: device)
+def test_a_device_without_memory_is_told_all_at_the_next_sync(simulated):
+    device = simulated(seed=3, capacity=2_000_000)
     arrays, model = small_arrays("cuda")
     reader = BatchReader(arrays)
     reader.sync()

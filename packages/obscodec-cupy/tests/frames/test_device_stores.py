@@ -33,18 +33,11 @@ from obscodec.segments import Segments
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.writes import Writes
+from stores_in_pairs import read
 from together import meanwhile
 
 FRAME = Layout((84, 84), np.uint8)
 SMALL = Layout((6, 5), np.uint8)
-
-
-def read(store, ids, dtype=None) -> np.ndarray:
-    """What the device reads."""
-    device = opened.device(store.device)
-    out = device.empty((len(ids), *store.layout.shape), dtype or store.layout.dtype)
-    store.read_into(np.asarray(ids, np.int64), out)
-    return device.download(out)
 
 
 def noise(n: int, layout: Layout = SMALL) -> np.ndarray:
@@ -247,9 +240,8 @@ def test_a_full_heap_refuses_and_loses_nothing(cuda, heap):
     np.testing.assert_array_equal(read(store, np.append(ids[6:], again)), [*noise(10, FRAME)[6:], *noise(5, FRAME)])
 
 
-def test_a_device_without_memory_refuses_and_loses_nothing(monkeypatch):
-    device = SimulatedDevice(seed=3, capacity=600_000)
-    monkeypatch.setattr(opened, "device", lambda name: device)
+def test_a_device_without_memory_refuses_and_loses_nothing(simulated):
+    device = simulated(seed=3, capacity=600_000)
     store = FrameStore(SMALL, device="cuda")
     tensors = small_steps(300)
     ids = store.append(tensors)
@@ -311,10 +303,8 @@ def test_places_that_do_not_exist(make):
         make(device="tpu")
 
 
-def test_a_store_that_goes_while_streams_read_it(monkeypatch):
-    device = SimulatedDevice(seed=5)
-    monkeypatch.setattr(opened, "device", lambda name: device)
-    outs = []
+def test_a_store_that_goes_while_streams_read_it(simulated):
+    device, outs = simulated(seed=5), []
     for heap in ("device", "pinned"):
         for work in on_new_streams(device, 3):
             store = FrameStore(SMALL, device="cuda", heap=heap)
@@ -343,9 +333,8 @@ def test_a_forked_process_is_told_that_it_can_not_read(cuda):
     assert exit_status(forked(read_in_vain)) == 0
 
 
-def test_threads_read_while_another_one_appends(monkeypatch):
-    device = SimulatedDevice(seed=7)
-    monkeypatch.setattr(opened, "device", lambda name: device)
+def test_threads_read_while_another_one_appends(simulated):
+    device = simulated(seed=7)
     store = FrameStore(SMALL, block_frames=4, device="cuda")
     tensors = small_steps(400)
     kept = store.append(tensors[:50])

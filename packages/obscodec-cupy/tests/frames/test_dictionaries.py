@@ -6,15 +6,14 @@ import pickle
 
 import numpy as np
 import pytest
-from cuda_on_cpu.device import SimulatedDevice
 from full_device import full_after
 from mirrors import appended
 from obscodec import FrameStore, HeapFull, TensorArray
 from obscodec.frames import trained_codecs
 from obscodec_cupy import BatchReader
 from obscodec_cupy.backend import CudaBackend
-from obscodec_cupy.device import opened
 from scenes import SCENE, scenes
+from stores_in_pairs import read
 
 N_EARLY = 240  # of the frames, which have a language in common
 FRAMES = np.concatenate([scenes(60, 1), scenes(90, 90)])
@@ -27,22 +26,8 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trained_codecs, "_MIN_GAIN", 9)
 
 
-@pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> SimulatedDevice:
-    device = SimulatedDevice(seed=1)
-    monkeypatch.setattr(opened, "device", lambda name: device)
-    return device
-
-
 def new_store(heap: str = "device") -> FrameStore:
     return FrameStore(SCENE, block_frames=4, codec="delta-rle|lz4:9", device="cuda", heap=heap)
-
-
-def read(store: FrameStore, ids: np.ndarray) -> np.ndarray:
-    device = opened.device("cuda")
-    out = device.empty((len(ids), *SCENE.shape), np.uint8)
-    store.read_into(ids, out)
-    return device.download(out)
 
 
 @pytest.mark.slow
@@ -57,44 +42,45 @@ def test_a_dictionary_is_there_before_the_first_block_that_needs_it(cuda: str, h
     np.testing.assert_array_equal(read(restored, ids), FRAMES)
 
 
-def test_dictionaries_that_no_block_needs_are_given_back(simulated: SimulatedDevice) -> None:
-    store = new_store()
+def test_dictionaries_that_no_block_needs_are_given_back(simulated) -> None:
+    device, store = simulated(seed=1), new_store()
     ids = appended(store, FRAMES)
     np.testing.assert_array_equal(read(store, ids), FRAMES)
     mirror = store.device_reader(np.zeros(0, np.int64))[0].mirror
     assert mirror._versions == {1, 2, 3}
-    before = simulated.free
+    before = device.free
     is_old = store.log.tables.versions[ids // 4] != 3
     store.release(ids[is_old])
     np.testing.assert_array_equal(read(store, ids[~is_old]), FRAMES[~is_old])
     assert mirror._versions == {3}
-    simulated.synchronize()
-    simulated.keep(None)
-    assert simulated.free > before + 3000
+    device.synchronize()
+    device.keep(None)
+    assert device.free > before + 3000
     again = store.append(FRAMES[:80])
     np.testing.assert_array_equal(read(store, again), FRAMES[:80])
 
 
-def test_a_launch_that_was_prepared_reads_blocks_of_later_versions(simulated: SimulatedDevice) -> None:
+def test_a_launch_that_was_prepared_reads_blocks_of_later_versions(simulated) -> None:
+    device = simulated(seed=1)
     array = TensorArray.zeros((len(FRAMES),), new_store())
-    reader, places = BatchReader([array]), simulated.upload(np.arange(len(FRAMES)))
-    out = simulated.empty(FRAMES.shape, np.uint8)
+    reader, places = BatchReader([array]), device.upload(np.arange(len(FRAMES)))
+    out = device.empty(FRAMES.shape, np.uint8)
     for end in (20, N_EARLY, len(FRAMES)):
         array[:end] = FRAMES[:end]
         reader.sync()
         reader.read(places, [out])
-        np.testing.assert_array_equal(simulated.download(out)[:end], FRAMES[:end])
+        np.testing.assert_array_equal(device.download(out)[:end], FRAMES[:end])
     assert len(reader._known) == 1
 
 
 @pytest.mark.parametrize("calls", range(6))
-def test_a_sync_that_failed_has_all_dictionaries_come_again(simulated, calls: int, monkeypatch) -> None:
-    store = new_store()
+def test_a_sync_that_failed_has_all_dictionaries_come_again(simulated, calls: int) -> None:
+    device, store = simulated(seed=1), new_store()
     ids = store.append(FRAMES[:20])
     np.testing.assert_array_equal(read(store, ids), FRAMES[:20])
     ids = np.append(ids, store.append(FRAMES[20:]))
-    out = simulated.empty(FRAMES.shape, np.uint8)
-    with full_after(simulated, calls), pytest.raises(HeapFull):
+    out = device.empty(FRAMES.shape, np.uint8)
+    with full_after(device, calls), pytest.raises(HeapFull):
         store.read_into(ids, out)
     np.testing.assert_array_equal(read(store, ids), FRAMES)
 

@@ -7,33 +7,19 @@ import gc
 
 import numpy as np
 import pytest
-from cuda_on_cpu.device import SimulatedDevice
 from full_device import full_after
 from obscodec import FrameStore, HeapFull, Layout, ShapeError, SpecError, TensorArray
 from obscodec.frames.sealer import Sealer
 from obscodec_cupy import BatchReader
-from obscodec_cupy.device import opened
+from stores_in_pairs import read
 
 LAYOUT = Layout((40, 50), np.uint8)
 TENSORS = np.random.default_rng(0).integers(256, size=(400, *LAYOUT.shape), dtype=np.uint8)
 
 
-def on_new_device(monkeypatch: pytest.MonkeyPatch, **options: object) -> SimulatedDevice:
-    device = SimulatedDevice(seed=1, **options)
-    monkeypatch.setattr(opened, "device", lambda name: device)
-    return device
-
-
-def read(store: FrameStore, ids: np.ndarray) -> np.ndarray:
-    device = opened.device("cuda")
-    out = device.empty((len(ids), *store.layout.shape), np.uint8)
-    store.read_into(ids, out)
-    return device.download(out)
-
-
 @pytest.mark.parametrize("calls", range(8))
-def test_nothing_is_read_before_a_sync_has_succeeded(monkeypatch, calls):
-    device = on_new_device(monkeypatch)
+def test_nothing_is_read_before_a_sync_has_succeeded(simulated, calls):
+    device = simulated(seed=1)
     array = TensorArray.zeros((8,), FrameStore(LAYOUT, device="cuda"))
     array[:] = TENSORS[:8]
     reader, places, out = BatchReader([array]), device.upload(np.arange(8)), device.empty((8, *LAYOUT.shape), np.uint8)
@@ -46,8 +32,8 @@ def test_nothing_is_read_before_a_sync_has_succeeded(monkeypatch, calls):
     np.testing.assert_array_equal(device.download(out), TENSORS[:8])
 
 
-def test_what_was_replaced_makes_room(monkeypatch):
-    on_new_device(monkeypatch, capacity=1_600_000)
+def test_what_was_replaced_makes_room(simulated):
+    simulated(seed=1, capacity=1_600_000)
     store = FrameStore(LAYOUT, codec="raw", block_frames=4, recent=1, device="cuda")
     ids = store.append(TENSORS[:200])
     np.testing.assert_array_equal(read(store, ids), TENSORS[:200])
@@ -56,8 +42,8 @@ def test_what_was_replaced_makes_room(monkeypatch):
     np.testing.assert_array_equal(read(store, ids), TENSORS[200:])
 
 
-def test_a_block_that_is_stored_and_open_is_written_once(monkeypatch):
-    on_new_device(monkeypatch)
+def test_a_block_that_is_stored_and_open_is_written_once(simulated, monkeypatch):
+    simulated(seed=1)
     store = FrameStore(LAYOUT, block_frames=4, device="cuda", max_bytes=1 << 20)
     ids = store.append(TENSORS[:4])
 
@@ -76,8 +62,8 @@ def test_a_block_that_is_stored_and_open_is_written_once(monkeypatch):
 
 
 @pytest.mark.parametrize("shallow", [False, True])
-def test_the_memory_of_a_store_goes_with_it(monkeypatch, shallow):
-    device = on_new_device(monkeypatch)
+def test_the_memory_of_a_store_goes_with_it(simulated, shallow):
+    device = simulated(seed=1)
     gc.collect()
     gc.disable()  # what only the garbage collector gives back is given back when it runs, or never
     try:
@@ -99,8 +85,8 @@ def test_the_memory_of_a_store_goes_with_it(monkeypatch, shallow):
         gc.enable()
 
 
-def test_another_number_of_arrays_is_not_taken_for_known_ones(monkeypatch):
-    device = on_new_device(monkeypatch)
+def test_another_number_of_arrays_is_not_taken_for_known_ones(simulated):
+    device = simulated(seed=1)
     store = FrameStore(LAYOUT, device="cuda")
     arrays = [TensorArray.zeros((4,), store) for _ in range(2)]
     for array in arrays:

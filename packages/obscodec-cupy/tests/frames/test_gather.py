@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
-from mirrors import DeviceTables, launch
+from mirrors import DeviceTables, gathered, launch
 from obscodec import FrameStack, FrameStore, Layout, SlotError
 from obscodec_cupy.codecs.codec import STATIC_NBYTES, frame_room
 from obscodec_cupy.device.device import Device
@@ -34,18 +34,6 @@ def stored(stacks: np.ndarray, depth: int, axis: int = 0, **options) -> tuple[Fr
     return store, np.concatenate([store.append(part) for part in np.array_split(stacks, 7)])
 
 
-def gathered(
-    device: Device, gather: Gather, mirror: DeviceTables, layout: Layout, fields: list[np.ndarray], places: np.ndarray
-) -> list[np.ndarray]:
-    """What is read for the ids of one or two fields."""
-    outs = [device.empty((len(places), *layout.shape), layout.dtype) for _ in fields]
-    sources = [Source(device.upload(ids.astype(np.int32)), out) for ids, out in zip(fields, outs, strict=True)]
-    scratch = device.empty((gather.scratch_nbytes(len(places)),), np.uint8)
-    launch(gather, mirror.header, len(places), sources, device.upload(places.astype(np.int64)), scratch)
-    mirror.check()
-    return [device.download(out) for out in outs]
-
-
 def sparse(shape: tuple[int, ...], n: int, dtype: str, changed: float = 0.02) -> np.ndarray:
     """Frames of any dtype, of which some bytes change each time."""
     rng = np.random.default_rng(n)
@@ -62,10 +50,9 @@ def sparse(shape: tuple[int, ...], n: int, dtype: str, changed: float = 0.02) ->
 def test_stacks_over_resets(device: Device, depth: int, axis: int, zeros: bool) -> None:
     stacks = stacks_of(frames("MsPacman", 80, 0)[:60, None], depth, axis, zeros=zeros)
     store, ids = stored(stacks, depth, axis)
-    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
     following = np.append(ids[1:], 0)
     places = np.random.default_rng(depth).permutation(60)[:24]
-    first, second = gathered(device, gather, DeviceTables(device, store), store.layout, [ids, following], places)
+    first, second = gathered(device, store, [ids, following], places)
     np.testing.assert_array_equal(first, stacks[places])
     np.testing.assert_array_equal(second, store.read(following[places]))
 
@@ -76,9 +63,8 @@ def test_every_schedule(codec: str, seed: int) -> None:
     device = SimulatedDevice(seed=seed)
     stacks = stacks_of(sparse((1, 60, 60), 40, "u1", 0.1), 4, 0, zeros=True)
     store, ids = stored(stacks, 4, codec=codec)
-    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack, codec=codec)
     places = np.random.default_rng(seed).permutation(39)
-    first, second = gathered(device, gather, DeviceTables(device, store), store.layout, [ids, ids[1:]], places)
+    first, second = gathered(device, store, [ids, ids[1:]], places)
     np.testing.assert_array_equal(first, stacks[places])
     np.testing.assert_array_equal(second, stacks[places + 1])
 
@@ -94,8 +80,7 @@ def test_listed_stacks_in_any_order(device: Device, game: str, seed: int) -> Non
     stacks = played[order].reshape(40, 4, 84, 84)
     store, ids = stored(stacks, 4)
     assert (ids < 0).any()
-    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
-    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], np.arange(40))
+    (got,) = gathered(device, store, [ids])
     np.testing.assert_array_equal(got, stacks)
 
 
@@ -119,9 +104,8 @@ def test_frames_of_any_shape(device: Device, shape: tuple[int, ...], dtype: str,
     rows = sparse(shape, n, dtype, 0.5 if block_frames == 3 else 0.02)
     store = FrameStore(Layout(shape, dtype), block_frames=block_frames)
     ids = store.append(rows)
-    gather = Gather(device, store.layout, block_frames)
     places = np.append(np.arange(n), [0, n - 1])
-    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], places)
+    (got,) = gathered(device, store, [ids], places)
     assert got.tobytes() == rows[places].tobytes()
 
 
@@ -145,9 +129,8 @@ def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, s
             rows[i, 500 : rng.integers(600, 9_000)] += 3
     store = FrameStore(Layout((30_000,), np.uint8), codec=codec)
     ids = store.append(rows)
-    gather = Gather(device, store.layout, 16, codec=codec)
     places = rng.permutation(40)
-    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], places)
+    (got,) = gathered(device, store, [ids], places)
     np.testing.assert_array_equal(got, rows[places])
 
 
@@ -155,11 +138,10 @@ def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, s
 def test_frames_larger_than_shared_memory(device: Device, depth: int) -> None:
     stacks = stacks_of(sparse((1, 300, 333), 20, "u1"), depth, 0, zeros=True)
     store, ids = stored(stacks, depth)
-    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
     if hasattr(device, "n_launches"):
-        assert gather.scratch_nbytes(5) == 5 * 99_904
+        assert Gather(device, store.layout, 16, frame_stack=store.frame_stack).scratch_nbytes(5) == 5 * 99_904
     places = np.array([19, 3, 0, 17, 16])
-    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], places)
+    (got,) = gathered(device, store, [ids], places)
     np.testing.assert_array_equal(got, stacks[places])
 
 
@@ -184,19 +166,8 @@ def test_ids_of_a_store_that_changes(device: Device, codec: str, n_streams: int)
     ids = store.append(rows, np.arange(80) % n_streams)
     store.release(ids[5:40])
     ids[5:40] = 0
-    gather = Gather(device, store.layout, 8, codec=codec)
-    (got,) = gathered(device, gather, DeviceTables(device, store), store.layout, [ids], np.arange(80))
+    (got,) = gathered(device, store, [ids], np.arange(80))
     np.testing.assert_array_equal(got, store.read(ids))
-
-
-def test_places_that_are_not_given_are_all(device: Device) -> None:
-    rows = frames("Pong", 80, 0)[:5]
-    store = FrameStore(Layout((84, 84), np.uint8))
-    ids, out = store.append(rows), device.empty((5, 84, 84), np.uint8)
-    mirror = DeviceTables(device, store)
-    launch(Gather(device, store.layout, 16), mirror.header, 5, [Source(device.upload(ids.astype(np.int32)), out)])
-    mirror.check()
-    np.testing.assert_array_equal(device.download(out), rows)
 
 
 def test_an_output_at_any_address(device: Device) -> None:
@@ -220,10 +191,10 @@ def test_ids_that_are_of_nothing_are_zeros_and_reported(device: Device, depth: i
     wrong = [n_ids * depth, 2**31 - 1, -(2**31), -5000, -1, *([2] if depth > 1 else [])]
     for bad in wrong:
         chosen = np.append(ids, bad)
-        (got,) = gathered(device, gather, mirror, store.layout, [chosen], np.arange(20))
+        (got,) = gathered(device, store, [chosen], np.arange(20), tables=mirror)
         np.testing.assert_array_equal(got, stacks)
         with pytest.raises(SlotError, match=r"sample 1 of a batch asks for a tensor that the store does not have"):
-            gathered(device, gather, mirror, store.layout, [chosen, ids], np.array([3, 20]))
+            gathered(device, store, [chosen, ids], np.array([3, 20]), tables=mirror)
     for place in (-1, 20, 2**62):
         out = device.empty((2, *store.layout.shape), np.uint8)
         source = Source(device.upload(ids.astype(np.int32)), out)
@@ -241,6 +212,5 @@ def test_damaged_tables_are_reported(device: Device) -> None:
     for bad in (-1, 10_000):
         frames_before[:] = bad
         store.log.stacks.frames[:12, 2] = bad
-        gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack)
         with pytest.raises(SlotError, match="sample 0 of"):
-            gathered(device, gather, DeviceTables(device, store), store.layout, [ids], np.arange(12))
+            gathered(device, store, [ids])

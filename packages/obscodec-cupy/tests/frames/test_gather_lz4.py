@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 from lz4_streams import compressed, long, made_up
-from mirrors import DeviceTables, appended, launch
+from mirrors import DeviceTables, appended, gathered, launch
 from obscodec import CorruptStream, FrameStore, Layout, SlotError, codec
 from obscodec.frames import trained_codecs
 from obscodec.frames.block_coder import Wanted
@@ -28,16 +28,6 @@ BAD = "it is no LZ4 block of as many bytes as it says"
 VERSION = "it is of a version that this store does not have"
 
 
-def read_all(device: Device, store: FrameStore, ids: np.ndarray) -> np.ndarray:
-    gather, layout = Gather(device, store.layout, store.log.block_frames, codec=store.log.coder.spec), store.layout
-    out = device.empty((len(ids), *layout.shape), layout.dtype)
-    scratch = device.empty((gather.scratch_nbytes(len(ids)),), np.uint8)
-    mirror, source = DeviceTables(device, store), Source(device.upload(ids.astype(np.int32)), out)
-    launch(gather, mirror.header, len(ids), [source], None, scratch)
-    mirror.check()
-    return device.download(out)
-
-
 @pytest.mark.parametrize("spec", SPECS)
 def test_blocks_of_all_versions_in_one_batch(device: Device, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two dictionaries or none, those that are not compressed, and one that is open."""
@@ -52,7 +42,7 @@ def test_blocks_of_all_versions_in_one_batch(device: Device, spec: str, monkeypa
     assert [len(codec.dictionary) > 0 for codec in store.log.coder.versions.by_version.values()] == [False, True, True]
     assert store.log.open.blocks.tolist() == [ids[-1] // 4]
     order = np.random.default_rng(1).permutation(len(rows))
-    np.testing.assert_array_equal(read_all(device, store, ids[order]), rows[order])
+    np.testing.assert_array_equal(gathered(device, store, [ids[order]])[0], rows[order])
 
 
 def large_steps(n: int) -> np.ndarray:
@@ -66,7 +56,7 @@ def test_patches_that_do_not_fit_into_shared_memory(device: Device) -> None:
     store = FrameStore(Layout((10_000,), np.uint8), codec="delta-rle|lz4")
     ids = appended(store, rows)
     assert (store.log.tables.versions[ids[:32] // 16] == 1).all()
-    np.testing.assert_array_equal(read_all(device, store, ids[::-1]), rows[::-1])
+    np.testing.assert_array_equal(gathered(device, store, [ids[::-1]])[0], rows[::-1])
 
 
 @pytest.mark.parametrize("shared_kib", [99, 0])
@@ -80,9 +70,9 @@ def test_samples_whose_rooms_are_too_large_together(device: Device, shared_kib: 
     for most in (0, 3 * each):
         monkeypatch.setattr(gathers, "_MOST_SCRATCH_NBYTES", most)
         assert Gather(device, store.layout, 16, codec="delta-rle|lz4").scratch_nbytes(40) == max(most, each)
-        np.testing.assert_array_equal(read_all(device, store, ids), rows)
+        np.testing.assert_array_equal(gathered(device, store, [ids])[0], rows)
         with pytest.raises(SlotError, match=r"^sample 30 of a batch asks for"):
-            read_all(device, store, np.append(ids[:30], 5000))
+            gathered(device, store, [np.append(ids[:30], 5000)])
 
 
 class Reader:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from mirrors import DeviceTables, launch
+from mirrors import gathered
 from obscodec import DTypeError, FrameStack, FrameStore, Layout, ShapeError
 from obscodec_cupy.device.device import Device
-from obscodec_cupy.frames.gather import Gather, Source
+from obscodec_cupy.frames.gather import Gather
 
 SCALES = [1.0, 1 / 255, 0.1, -3.7, 1e-7, 2.0**-24, 2.0**-25, 257.3, 300.0, 1e-39, 3e-41, 1e37]
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
@@ -17,7 +17,7 @@ DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.f
 def stored(stacks: np.ndarray, stack: FrameStack) -> tuple[FrameStore, np.ndarray]:
     layout = Layout.of(stacks[0])
     store = FrameStore(layout, frame_stack=stack)
-    return store, store.append(stacks).astype(np.int32)
+    return store, store.append(stacks)
 
 
 def images(n: int, *shape: int, dtype: str = "u1") -> np.ndarray:
@@ -39,14 +39,10 @@ def test_bytes_become_floats_as_numpy_rounds_them(device: Device, dtype: str, sc
     stacks = np.stack([np.arange(256, dtype=np.uint8).reshape(2, 16, 8), images(3, 2, 16, 8)[0]])
     stacks = stacks if axis == 0 else np.ascontiguousarray(np.moveaxis(stacks, 1, -1))
     store, ids = stored(stacks, FrameStack(2, axis))
-    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack, dtype=dtype, scale=scale)
-    out = device.empty((2, *store.layout.shape), np.float32 if dtype == "float32" else np.uint16)
-    mirror = DeviceTables(device, store)
-    launch(gather, mirror.header, 2, [Source(device.upload(ids), out)])
-    mirror.check()
+    (found,) = gathered(device, store, [ids], dtype=dtype, scale=scale)
     with np.errstate(over="ignore"):
         expected = (stacks.astype(np.float32) * np.float32(scale)).astype(DTYPES[dtype])
-    assert device.download(out).tobytes() == expected.tobytes()
+    assert found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("dtype", [None, "float16"])
@@ -58,33 +54,23 @@ def test_each_field_is_shifted_on_its_own(
     n, pixels = 6, (1, 2) if axis == 0 else (0, 1)
     stacks = images(n, *((6, height, width) if axis == 0 else (height, width, 6)))
     store, ids = stored(stacks, FrameStack(3, axis))
-    gather = Gather(device, store.layout, 16, frame_stack=store.frame_stack, dtype=dtype, shifted_axes=pixels)
     rng = np.random.default_rng(0)
     shifts = rng.integers(-4, 5, (2, n, 2)).astype(np.int32)
     shifts[0, :2] = [[2**31 - 1, -(2**31)], [100, 0]]
-    outs = [device.empty((n, *store.layout.shape), dtype or "u1") for _ in shifts]
-    fields = [device.upload(ids), device.upload(ids[::-1].copy())]
-    mirror = DeviceTables(device, store)
-    given = [Source(field, out, device.upload(by)) for field, out, by in zip(fields, outs, shifts, strict=True)]
-    launch(gather, mirror.header, n, given)
-    mirror.check()
-    for out, images_, by in zip(outs, (stacks, stacks[::-1]), shifts.astype(np.int64), strict=True):
+    both = gathered(device, store, [ids, ids[::-1]], dtype=dtype, shifts=shifts, shifted_axes=pixels)
+    for found, images_, by in zip(both, (stacks, stacks[::-1]), shifts.astype(np.int64), strict=True):
         expected = np.stack([shifted(image, *s, pixels) for image, s in zip(images_, by, strict=True)])
-        np.testing.assert_array_equal(device.download(out), expected.astype(dtype or "u1"))
+        np.testing.assert_array_equal(found, expected.astype(dtype or "u1"))
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16"])
 def test_pixels_of_several_elements_are_shifted_whole(device: Device, dtype: str) -> None:
     rows = images(4, 6, 8, 3, dtype=dtype)
     store = FrameStore(Layout.of(rows[0]))
-    gather = Gather(device, store.layout, 16, shifted_axes=(0, 1))
-    shifts, out = np.array([[1, -2], [0, 3], [-2, 0], [0, 0]], np.int32), device.empty(rows.shape, dtype)
-    ids = store.append(rows).astype(np.int32)
-    mirror = DeviceTables(device, store)
-    launch(gather, mirror.header, 4, [Source(device.upload(ids), out, device.upload(shifts))])
-    mirror.check()
+    shifts = np.array([[1, -2], [0, 3], [-2, 0], [0, 0]], np.int32)
+    (found,) = gathered(device, store, [store.append(rows)], shifts=shifts[None], shifted_axes=(0, 1))
     expected = np.stack([shifted(row, *by, (0, 1)) for row, by in zip(rows, shifts, strict=True)])
-    assert device.download(out).tobytes() == expected.tobytes()
+    assert found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16"])
@@ -92,15 +78,8 @@ def test_pixels_of_several_elements_are_shifted_whole(device: Device, dtype: str
 def test_stacks_along_the_last_axis(device: Device, dtype: str, channels: int) -> None:
     stacks = images(5, 6, 5, 4 * channels, dtype=dtype)
     store, ids = stored(stacks, FrameStack(4, -1))
-    out, mirror = device.empty(stacks.shape, dtype), DeviceTables(device, store)
-    launch(
-        Gather(device, store.layout, 16, frame_stack=store.frame_stack),
-        mirror.header,
-        5,
-        [Source(device.upload(ids), out)],
-    )
-    mirror.check()
-    assert device.download(out).tobytes() == stacks.tobytes()
+    (found,) = gathered(device, store, [ids])
+    assert found.tobytes() == stacks.tobytes()
 
 
 def test_what_is_refused(device: Device) -> None:

@@ -11,7 +11,6 @@ import pytest
 from cuda_on_cpu.device import SimulatedDevice
 from obscodec import AutoStore, FrameStack, Layout, TensorArray
 from obscodec_cupy import BatchReader
-from obscodec_cupy.device import opened
 
 LAYOUT = Layout((4, 12, 10), np.uint8)
 
@@ -40,10 +39,8 @@ def calls(work: Callable[[], object]) -> list[str]:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> SimulatedDevice:
-    simulated = SimulatedDevice(eager=True)
-    monkeypatch.setattr(opened, "device", lambda name: simulated)
-    return simulated
+def device(simulated: Callable[..., SimulatedDevice]) -> SimulatedDevice:
+    return simulated(eager=True)
 
 
 def test_a_step_calls_few_functions(device: SimulatedDevice) -> None:

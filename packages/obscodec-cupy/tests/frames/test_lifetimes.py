@@ -13,7 +13,6 @@ from cuda_on_cpu.fixtures import on_new_streams
 from obscodec import FrameStore, Layout, TensorArray, codec
 from obscodec_cupy import BatchReader
 from obscodec_cupy.codecs.codec import CudaCodec
-from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray
 
 LAYOUT = Layout((4, 40, 50), np.uint8)
@@ -22,10 +21,10 @@ On = Callable[[], AbstractContextManager[object]]
 SEEDS = range(1, 4)
 
 
-def late(monkeypatch: pytest.MonkeyPatch, seed: int) -> tuple[SimulatedDevice, On, On]:
-    device = SimulatedDevice(seed=seed)
-    monkeypatch.setattr(opened, "device", lambda name: device)
-    return device, *on_new_streams(device, 2)
+@pytest.fixture
+def late(simulated: Callable[..., SimulatedDevice]) -> Callable[[int], tuple[SimulatedDevice, On, On]]:
+    """A device of a seed, and two streams of it."""
+    return lambda seed: ((device := simulated(seed=seed)), *on_new_streams(device, 2))
 
 
 class Cycle:
@@ -52,8 +51,8 @@ def check(device: SimulatedDevice, where_it_was: On, where_it_is_read: On, out: 
 @pytest.mark.parametrize("heap", ["device", "pinned"])
 @pytest.mark.parametrize("spec", ["rle", "delta-rle", "raw"])
 @pytest.mark.parametrize("going", GOING)
-def test_a_frame_store(monkeypatch, going, spec, heap, seed):
-    device, ours, theirs = late(monkeypatch, seed)
+def test_a_frame_store(late, going, spec, heap, seed):
+    device, ours, theirs = late(seed)
     with ours():
         store = FrameStore(LAYOUT, codec=spec, block_frames=1, device="cuda", heap=heap)
         ids = store.append(TENSORS)
@@ -67,8 +66,8 @@ def test_a_frame_store(monkeypatch, going, spec, heap, seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("going", GOING)
-def test_a_codec(monkeypatch, going, seed):
-    device, ours, theirs = late(monkeypatch, seed)
+def test_a_codec(late, going, seed):
+    device, ours, theirs = late(seed)
     with ours():
         made = CudaCodec(codec("delta-rle", LAYOUT), device)
     with theirs():
@@ -82,8 +81,8 @@ def test_a_codec(monkeypatch, going, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("spec", ["rle", "delta-rle"])
 @pytest.mark.parametrize("going", GOING)
-def test_streams_that_another_stream_decodes(monkeypatch, going, spec, seed):
-    device, ours, theirs = late(monkeypatch, seed)
+def test_streams_that_another_stream_decodes(late, going, spec, seed):
+    device, ours, theirs = late(seed)
     made = CudaCodec(codec(spec, LAYOUT), device)
     with ours():
         streams = made.encode_batch(device.upload(TENSORS))
@@ -96,8 +95,8 @@ def test_streams_that_another_stream_decodes(monkeypatch, going, spec, seed):
     check(device, ours, theirs, out)
 
 
-def test_streams_are_downloaded_when_another_stream_has_written_them(monkeypatch):
-    device, ours, theirs = late(monkeypatch, 1)
+def test_streams_are_downloaded_when_another_stream_has_written_them(late):
+    device, ours, theirs = late(1)
     made = CudaCodec(codec("rle", LAYOUT), device)
     with ours():
         streams = made.encode_batch(device.upload(TENSORS))
@@ -110,8 +109,8 @@ def test_streams_are_downloaded_when_another_stream_has_written_them(monkeypatch
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("goes_with_its_array", [False, True])
 @pytest.mark.parametrize("going", GOING)
-def test_a_batch_reader(monkeypatch, going, goes_with_its_array, seed):
-    device, ours, theirs = late(monkeypatch, seed)
+def test_a_batch_reader(late, going, goes_with_its_array, seed):
+    device, ours, theirs = late(seed)
     with ours():
         array = TensorArray.zeros((8,), FrameStore(LAYOUT, device="cuda"))
         array[:] = TENSORS
@@ -128,8 +127,8 @@ def test_a_batch_reader(monkeypatch, going, goes_with_its_array, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_arrays_that_go_when_they_are_appended(monkeypatch, seed):
-    device, ours, theirs = late(monkeypatch, seed)
+def test_arrays_that_go_when_they_are_appended(late, seed):
+    device, ours, theirs = late(seed)
     on_cpu, store = FrameStore(LAYOUT), FrameStore(LAYOUT, device="cuda")
     for n_streams, on in [(1, ours), (2, theirs), (8, ours)]:
         with on():

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -19,10 +20,8 @@ TENSORS = np.random.default_rng(0).integers(256, size=(40, *LAYOUT.shape), dtype
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> SimulatedDevice:
-    simulated = SimulatedDevice(seed=3)
-    monkeypatch.setattr(opened, "device", lambda name: simulated)
-    return simulated
+def device(simulated: Callable[..., SimulatedDevice]) -> SimulatedDevice:
+    return simulated(seed=3)
 
 
 def filled(heap: str = "device") -> tuple[TensorArray, BatchReader]:
