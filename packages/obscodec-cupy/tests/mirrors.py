@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
-from obscodec import FrameStore
+from obscodec import CorruptStream, FrameStore, Layout
 from obscodec_cupy.codecs.codec import check_failure
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
+
+SCENE = Layout((24, 10), np.uint8)
+
+
+def scenes(n: int, n_languages: int) -> np.ndarray:
+    """Four frames of each scene: of words of a language, one of which changes from one frame to the next.
+
+    LZ4 compresses their patches well behind a dictionary, until they are of another language.
+    """
+    rng = np.random.default_rng(n)
+    words = rng.integers(0, 256, (n_languages, 12, 10), np.uint8)
+    which = np.repeat(rng.integers(12, size=(n, 1, 24)), 4, axis=1)
+    for i in range(1, 4):
+        which[np.arange(n), i:, rng.integers(24, size=n)] = rng.integers(12, size=(n, 1))
+    return words[np.arange(n)[:, None, None] % n_languages, which].reshape(4 * n, *SCENE.shape)
 
 
 def addressed(device: Device, streams: list[bytes]) -> tuple[DeviceArray, np.ndarray]:
@@ -79,6 +94,14 @@ class DeviceTables:
         word = int(self._failure[0])
         self._failure[:] = 0
         check_failure(word)
+
+    def found_wrong(self) -> str:
+        """What is wrong with block 1, empty if nothing is."""
+        try:
+            self.check()
+        except CorruptStream as error:
+            return str(error).removeprefix("block 1 can't be decoded: ")
+        return ""
 
 
 def gathered(

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 from obscodec import FrameStack, FrameStore, Layout
+from obscodec.heap import SlotHeap
 from obscodec.segments import Segments
 from obscodec.stores import Store
 from obscodec_cupy.device import opened
@@ -86,3 +87,11 @@ def without(held: np.ndarray, old: np.ndarray) -> np.ndarray:
     left = Counter(held.tolist())
     left.subtract(old.tolist())
     return np.array(list(left.elements()), np.int64)
+
+
+def move_chunks(heap: SlotHeap) -> None:
+    """Move the streams of all chunks in memory to new ones, as a heap does by itself if many streams are dead."""
+    with heap.lock:
+        for number, chunk in list(heap._log.chunks.items()):
+            if not chunk.is_spilled:
+                heap._empty(number)

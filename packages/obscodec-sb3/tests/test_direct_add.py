@@ -11,6 +11,7 @@ from gymnasium import spaces
 from obscodec.frames.frame_log import FrameLog
 from obscodec_sb3 import CompressedNStepReplayBuffer, CompressedReplayBuffer, compressed
 from obscodec_sb3.direct_add import DirectAdd
+from same_samples import assert_same_samples
 from stable_baselines3.common.buffers import ReplayBuffer
 
 IMAGES = spaces.Box(0, 255, (4, 20, 20), np.uint8)
@@ -76,12 +77,7 @@ def assert_alike(stock, ours):
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(ours, name)[:], getattr(stock, name), err_msg=name)
     if stock.size():
-        batches = []
-        for buffer in (stock, ours):
-            np.random.seed(stock.pos)
-            batches.append(buffer.sample(7))
-        for expected, found in zip(*batches, strict=True):
-            assert expected is found is None or (expected.dtype == found.dtype and torch.equal(expected, found))
+        assert_same_samples(stock, ours, 7, stock.pos)
 
 
 @pytest.mark.parametrize("timeouts", [True, False])
@@ -219,41 +215,24 @@ def test_steps_in_a_row_are_sampled_by_sb3(taken):
     assert taken["sample"] == 0
 
 
-def test_a_step_that_can_not_be_stored_changes_no_array(monkeypatch):
+@pytest.mark.parametrize("raised", [MemoryError, KeyboardInterrupt])
+def test_a_step_that_can_not_be_stored_or_is_interrupted_behind_that_changes_no_array(monkeypatch, raised):
     _, ours = buffers(2)
     player = Player(2)
     for _ in range(N_STEPS + 8):
         ours.add(*player.step())
-    before = {name: getattr(ours, name)[:].copy() for name in ARRAYS}
-    pos = ours.pos
+    before, pos = {name: getattr(ours, name)[:].copy() for name in ARRAYS}, ours.pos
+    write = FrameLog.write_step
 
-    def fails(*_):
-        raise MemoryError("none left")
+    def fails(*of):
+        if raised is KeyboardInterrupt:
+            write(*of)
+        raise raised("here")
 
     with monkeypatch.context() as patch:
         patch.setattr(FrameLog, "write_step", fails)
-        with pytest.raises(MemoryError, match="none left"):
+        with pytest.raises(raised, match="here"):
             ours.add(*player.step())
     for name, array in before.items():
         np.testing.assert_array_equal(getattr(ours, name)[:], array, err_msg=name)
     assert ours.pos == pos
-
-
-def test_an_interrupt_after_the_step_was_stored_undoes_it(monkeypatch):
-    _, ours = buffers(2)
-    player = Player(2)
-    for _ in range(N_STEPS + 8):
-        ours.add(*player.step())
-    before = {name: getattr(ours, name)[:].copy() for name in ARRAYS}
-    write = FrameLog.write_step
-
-    def interrupted(*of):
-        write(*of)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FrameLog, "write_step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            ours.add(*player.step())
-    for name, array in before.items():
-        np.testing.assert_array_equal(getattr(ours, name)[:], array, err_msg=name)

@@ -1,5 +1,7 @@
 """Real training: every algorithm that has a buffer learns the same, to the last bit, from either buffer."""
 
+import warnings
+
 import ale_py
 import gymnasium
 import numpy as np
@@ -8,6 +10,7 @@ import obscodec_sb3
 import pytest
 import torch
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from same_samples import assert_same_samples
 from sb3_contrib import QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
@@ -130,6 +133,24 @@ def test_training_with_both_memory_options_gives_the_weights_of_the_optimized_st
                           replay_buffer_kwargs=kwargs)  # fmt: skip
         models.append(model.learn(400))
     assert_same_weights(*models)
+
+
+OPTIMIZED = {"optimize_memory_usage": True, "replay_buffer_kwargs": {"handle_timeout_termination": False}}
+
+
+@pytest.mark.parametrize("arguments", [{}, OPTIMIZED], ids=["plain", "optimized"])
+def test_a_saved_replay_buffer_is_loaded_with_all_it_holds(tmp_path, arguments):
+    options = OFF_POLICY | {"buffer_size": 300, "learning_starts": 450} | arguments
+    model = DQN("CnnPolicy", atari(), **options, replay_buffer_class=obscodec_sb3.CompressedReplayBuffer).learn(500)
+    model.save_replay_buffer(tmp_path / "buffer")
+    other = DQN("CnnPolicy", atari(), device="cpu", buffer_size=10)
+    other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=False)
+    assert_compressed(other.replay_buffer)
+    assert (tmp_path / "buffer.pkl").stat().st_size < 300 * 28_224 / 4
+    assert_same_samples(model.replay_buffer, other.replay_buffer, 200)
+    with warnings.catch_warnings(action="ignore"):  # SB3 says that it truncates the last trajectory
+        other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=True)
+    other.learn(50)
 
 
 class EndsItself(gymnasium.Wrapper):

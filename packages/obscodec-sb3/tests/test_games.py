@@ -1,21 +1,21 @@
-"""A buffer of games as they come from ``VecFrameStack`` equals the stock one, through codecs and around the ring."""
+"""A buffer of stacks, as games and wrappers make them, equals the stock one, and keeps each frame once."""
 
+import gymnasium
 import numpy as np
 import pytest
-import torch
 from atari_frames import frames
 from gymnasium import spaces
+from gymnasium.wrappers import FrameStackObservation
 from obscodec.stats import StoreStats
 from obscodec.stores.auto import plan
 from obscodec_sb3 import CompressedReplayBuffer
+from same_samples import assert_same_samples
 from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecTransposeImage
 
 DEPTH = 4
 SPACES = spaces.Box(0, 255, (DEPTH, 84, 84), np.uint8), spaces.Discrete(6)
-
-
-def never_repeating(env):
-    return np.random.default_rng(env).integers(256, size=(400, 84, 84), dtype=np.uint8)
 
 
 PICTURES = {
@@ -65,12 +65,7 @@ def test_a_played_buffer_equals_the_stock_one(monkeypatch, kind, n_envs, codec):
         for buffer in (stock, ours):
             buffer.add(obs, next_obs, action, reward, terminated | truncated, infos)
         if step % 40 == 39:
-            batches = []
-            for buffer in (stock, ours):
-                np.random.seed(step)
-                batches.append(buffer.sample(50))
-            for expected, got in zip(*batches, strict=True):
-                assert expected is got is None or (torch.equal(expected, got) and expected.dtype == got.dtype)
+            assert_same_samples(stock, ours, 50, step)
     np.testing.assert_array_equal(ours.observations[:], stock.observations)
     np.testing.assert_array_equal(ours.next_observations[:], stock.next_observations)
     ours.stats()  # which gives replaced observations back
@@ -79,3 +74,72 @@ def test_a_played_buffer_equals_the_stock_one(monkeypatch, kind, n_envs, codec):
     assert stats.n_tensors <= 2 * capacity
     if kind != "pictures that never repeat":
         assert stats.live_bytes < stats.raw_bytes / 20
+
+
+N_ENVS, N_STEPS = 2, 300
+
+
+class Wall(gymnasium.Env):
+    """A coloured square on a wall; episodes of some 30 steps."""
+
+    action_space = spaces.Discrete(3)
+
+    def __init__(self, channels: int) -> None:
+        self.channels = channels
+        self.observation_space = spaces.Box(0, 255, (40, 40, channels) if channels else (40, 40), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.wall = self.np_random.integers(0, 50, (40, 40, self.channels or 1), np.uint8)
+        self.at = 0
+        return self.picture(), {}
+
+    def step(self, action):
+        self.at += 1
+        return self.picture(), float(action), self.at == 30, False, {}
+
+    def picture(self):
+        picture = self.wall.copy()
+        picture[self.at : self.at + 8, 3 * self.at % 32 : 3 * self.at % 32 + 8] = 200 + np.arange(self.channels or 1)
+        return picture if self.channels else picture[..., 0]
+
+
+def walls(channels: int, wrapper: object = lambda env: env) -> VecEnv:
+    return make_vec_env(lambda: wrapper(Wall(channels)), N_ENVS, seed=0)
+
+
+STACKS = {
+    "grey, last": (lambda: VecFrameStack(walls(1), 4), (40, 40, 4), (4, -1)),
+    "grey, first": (lambda: VecFrameStack(VecTransposeImage(walls(1)), 4), (4, 40, 40), (4, 0)),
+    "colours, last": (lambda: VecFrameStack(walls(3), 4), (40, 40, 12), (4, -1)),
+    "colours, first": (lambda: VecFrameStack(VecTransposeImage(walls(3)), 4), (12, 40, 40), (4, 0)),
+    "colours, turned": (lambda: VecTransposeImage(VecFrameStack(walls(3), 3)), (9, 40, 40), (3, 0)),
+    "Gymnasium, grey": (lambda: walls(0, lambda env: FrameStackObservation(env, 4)), (4, 40, 40), (4, 0)),
+    "Gymnasium, colours": (lambda: walls(3, lambda env: FrameStackObservation(env, 5)), (5, 40, 40, 3), (5, 0)),
+}
+
+
+@pytest.mark.parametrize("codec", ["auto", "zstd:1"])
+@pytest.mark.parametrize(("make", "shape", "stack"), STACKS.values(), ids=STACKS.keys())
+def test_stacks_are_found_and_come_back_as_they_were(make, shape, stack, codec):
+    env = make()
+    assert env.observation_space.shape == shape
+    arguments = 400, env.observation_space, env.action_space, "cpu", N_ENVS
+    stock, compressed = ReplayBuffer(*arguments), CompressedReplayBuffer(*arguments, codec=codec)
+    rng = np.random.default_rng(0)
+    obs = env.reset()
+    for step in range(N_STEPS):
+        action = rng.integers(3, size=N_ENVS)
+        new, reward, done, infos = env.step(action)
+        next_obs = np.stack([infos[i].get("terminal_observation", new[i]) for i in range(N_ENVS)])
+        for buffer in (stock, compressed):
+            buffer.add(obs, next_obs, action, reward, done, infos)
+        obs = new
+        if step in (100, 299):
+            assert_same_samples(stock, compressed, 64, step)
+    np.testing.assert_array_equal(compressed.observations, stock.observations)
+    np.testing.assert_array_equal(compressed.next_observations, stock.next_observations)
+    depth, axis = stack
+    assert f"FrameStack(depth={depth}, axis={axis})" in repr(compressed.observation_store)
+    stats = compressed.observation_store.stats()
+    assert stats.live_bytes < stats.raw_bytes / (2 * depth) / (5 if codec == "auto" else 1)

@@ -17,6 +17,7 @@ from obscodec_sb3 import (
     CompressedRolloutBuffer,
     compressed,
 )
+from same_samples import assert_same_samples
 from stable_baselines3 import DQN, HerReplayBuffer
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer, RolloutBuffer
 
@@ -159,18 +160,7 @@ def test_a_buffer_that_spills_samples_as_that_of_sb3(kind, tmp_path):
         if kind in ("prefetched",):
             check_sample(ours, 519)
             continue
-        samples = []
-        for buffer in (ours, theirs):
-            np.random.seed(seed)
-            samples.append(buffer.sample(50))
-        check_same(*samples)
-
-
-def check_same(ours, theirs) -> None:
-    for one, other in zip(ours, theirs, strict=True):
-        for key in one if isinstance(one, dict) else [None]:
-            a, b = (one, other) if key is None else (one[key], other[key])
-            assert (a is None and b is None) or (a.numpy() == b.numpy()).all()
+        assert_same_samples(theirs, ours, 50, seed)
 
 
 @pytest.mark.parametrize("spills", [False, True])
@@ -210,11 +200,7 @@ def test_a_limit_that_is_not_reached_changes_no_random_number():
         for buffer in buffers:
             add(buffer, k)
         if k % 30 == 0:
-            samples = []
-            for buffer in buffers:
-                np.random.seed(k)
-                samples.append(buffer.sample(20))
-            check_same(*samples)
+            assert_same_samples(*buffers, 20, k)
     assert buffers[1]._direct is not None
     assert buffers[1].stats().steps_that_fit > 1000
     assert buffers[0].stats().steps_that_fit is None

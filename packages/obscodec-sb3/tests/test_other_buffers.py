@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same_samples import assert_equal, assert_same_samples
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
@@ -54,25 +55,6 @@ def observations(space, n_envs, rng):
     return rng.random((n_envs, *space.shape)).astype(space.dtype)
 
 
-def assert_equal(found, expected):
-    """Two nested things are equal, and their arrays in dtype and shape, too."""
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
-        for key in expected:
-            assert_equal(found[key], expected[key])
-    elif isinstance(expected, tuple):
-        assert type(found) is type(expected)
-        for x, y in zip(found, expected, strict=True):
-            assert_equal(x, y)
-    elif isinstance(expected, torch.Tensor):
-        assert found.dtype == expected.dtype
-        np.testing.assert_array_equal(found.numpy(), expected.numpy(), strict=True)
-    elif isinstance(expected, np.ndarray):
-        np.testing.assert_array_equal(found[:], expected, strict=True)
-    else:
-        assert found == expected
-
-
 REPLAY = {
     "dict": (DictReplayBuffer, DICT, {}, {"codec": {"image": "zstd:1", "vector": "raw"}}),
     "dict, auto": (DictReplayBuffer, DICT, {}, {"min_nbytes": 0}),
@@ -108,6 +90,13 @@ def add_step(buffers: list[ReplayBuffer], rng: np.random.Generator) -> None:
         buffer.add(*copy.deepcopy(step), infos)
 
 
+def filled(buffers: list[ReplayBuffer], n: int = 13) -> np.random.Generator:
+    rng = np.random.default_rng(0)
+    for _ in range(n):
+        add_step(buffers, rng)
+    return rng
+
+
 def reload(buffer: ReplayBuffer, env: object) -> ReplayBuffer:
     loaded = pickle.loads(pickle.dumps(buffer))
     if isinstance(loaded, HerReplayBuffer):
@@ -140,11 +129,7 @@ def test_random_programs_of_replay_buffers(kind, buffer_size, n_envs, timeouts, 
                     with pytest.warns(UserWarning, match="last trajectory"):
                         buffer.truncate_last_trajectory()
         elif choice < 0.5 and (not kind.startswith("HER") or (buffers[0].ep_length > 0).any()):
-            samples = []
-            for buffer in buffers:
-                np.random.seed(i)
-                samples.append(buffer.sample(20))
-            assert_equal(samples[1], samples[0])
+            assert_same_samples(*buffers, 20, i)
     for name in ("observations", "next_observations", "actions", "rewards", "dones", "timeouts"):
         assert_equal(getattr(buffers[1], name), getattr(buffers[0], name))
 
@@ -292,16 +277,10 @@ def test_a_wrong_observation_of_a_dictionary_is_refused_by_name():
 def test_optimize_memory_usage_goes_with_every_buffer(kind, timeouts):
     more = {"optimize_memory_usage": True, **EARLY}
     stock, compressed = both_replay(kind, 20, 2, more, handle_timeout_termination=timeouts)
-    rng = np.random.default_rng(0)
-    for _ in range(25):
-        add_step([stock, compressed], rng)
+    filled([stock, compressed], 25)
     assert_equal(compressed.next_observations, stock.next_observations)
     stock.optimize_memory_usage = True  # SB3 refuses it in the constructor; its sample never draws the oldest step then
-    samples = []
-    for buffer in (stock, compressed):
-        np.random.seed(0)
-        samples.append(buffer.sample(30))
-    assert_equal(samples[1], samples[0])
+    assert_same_samples(stock, compressed, 30)
 
 
 class ThirdObservation(ReplayBuffer):
@@ -320,9 +299,7 @@ class ThirdObservation(ReplayBuffer):
 def test_a_buffer_of_a_user_is_compressed_with_all_its_observations(rebuild):
     buffers = [ThirdObservation(10, IMAGES, ACTIONS, "cpu")]
     buffers.append(obscodec_sb3.compressed(ThirdObservation)(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", **EARLY))
-    rng = np.random.default_rng(0)
-    for _ in range(13):
-        add_step(buffers, rng)
+    rng = filled(buffers)
     buffers[1] = rebuild(buffers[1])
     add_step(buffers, rng)
     assert isinstance(buffers[1].goals, obscodec.TensorArray)
@@ -354,14 +331,8 @@ def test_a_buffer_of_a_user_may_look_at_what_it_samples(stock):
     space = DICT if stock is Scales else IMAGES
     buffers = [stock(10, space, ACTIONS, "cpu")]
     buffers.append(obscodec_sb3.compressed(stock)(10, space, ACTIONS, "cpu", codec="zstd:1", **EARLY))
-    rng = np.random.default_rng(0)
-    for _ in range(13):
-        add_step(buffers, rng)
-    samples = []
-    for buffer in buffers:
-        np.random.seed(0)
-        samples.append(buffer.sample(20))
-    assert_equal(samples[1], samples[0])
+    filled(buffers)
+    assert_same_samples(*buffers, 20)
 
 
 class Mine(obscodec_sb3.compressed(ThirdObservation)):
@@ -371,9 +342,7 @@ class Mine(obscodec_sb3.compressed(ThirdObservation)):
 @pytest.mark.parametrize("rebuild", [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy])
 def test_a_subclass_of_a_compressed_buffer_stays_one(rebuild):
     buffers = [ThirdObservation(10, IMAGES, ACTIONS, "cpu"), Mine(10, IMAGES, ACTIONS, "cpu", codec="zstd:1", **EARLY)]
-    rng = np.random.default_rng(0)
-    for _ in range(13):
-        add_step(buffers, rng)
+    filled(buffers)
     rebuilt = rebuild(buffers[1])
     assert type(rebuilt) is Mine
     assert_equal(rebuilt.goals, buffers[0].goals)
@@ -388,24 +357,6 @@ def test_the_named_buffers_are_what_compressed_gives():
         assert obscodec_sb3.compressed(named) is named
         assert issubclass(named, stock)
         assert pickle.loads(pickle.dumps(named)) is named
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "text"),
-    [
-        ({"codec": {"imag": "raw"}}, obscodec.FieldError,
-         "codec is given for 'imag', which is none of the fields 'image', 'vector', 'choice'"),
-        ({"compression_method": "rle"}, TypeError,
-         "compression_method= is an argument of sb3-extra-buffers: name the codec instead, as in codec='zstd:3', or "
-         "leave it out for the best one"),
-        ({"dtypes": {}}, TypeError,
-         "dtypes= is an argument of sb3-extra-buffers: leave it out: the dtype of the observation space is kept, and "
-         "codecs find their own"),
-    ],
-)  # fmt: skip
-def test_wrong_options_are_refused(options, error, text):
-    with pytest.raises(error, match=f"^{re.escape(text)}$"):
-        obscodec_sb3.CompressedDictReplayBuffer(10, DICT, ACTIONS, **options)
 
 
 @pytest.mark.parametrize(
@@ -475,9 +426,7 @@ def test_prefetched_batches_are_those_of_the_stock_buffer(kind):
     arguments = 40, space, ACTIONS, "cpu", 2
     plain = stock(*arguments, **kwargs)
     buffer = obscodec_sb3.compressed(stock)(*arguments, prefetch=True, **kwargs, **ours, **EARLY)
-    rng = np.random.default_rng(0)
-    for _ in range(15):
-        add_step([plain, buffer], rng)
+    filled([plain, buffer], 15)
     batches = []
     for sampled in (plain, buffer):  # nothing is added between the batches, so all of them are alike
         np.random.seed(0)
@@ -495,15 +444,14 @@ def test_a_batch_is_given_out_whole_with_prefetch():
     assert (buffer.sample(4).observations == 9).all()
 
 
-@pytest.mark.parametrize("shape", ["no environments", "pairs"])
-def test_an_array_of_another_form_is_refused(shape):
+@pytest.mark.parametrize(("between", "dtype"), [((), "uint8"), ((1, 2), "uint8"), ((1,), "float32")])
+def test_an_array_of_another_form_is_refused(between, dtype):
     class Keeps(ReplayBuffer):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
-            between = () if shape == "no environments" else (self.n_envs, 2)
-            self.goals = np.zeros((self.buffer_size, *between, *self.obs_shape), np.uint8)
+            self.goals = np.zeros((self.buffer_size, *between, *self.obs_shape), dtype)
 
-    with pytest.raises(TypeError, match=r"^goals is uint8 \(10, .*expected \[buffer_size, n_envs, \*obs_shape\]$"):
+    with pytest.raises(TypeError, match=rf"^goals is {dtype} \(10, .*expected \[buffer_size, n_envs, \*obs_shape\]$"):
         obscodec_sb3.compressed(Keeps)(10, IMAGES, ACTIONS, codec="zstd:1")
 
 

@@ -28,6 +28,14 @@ def fill(buffer, played, steps):
         buffer.add(obs, next_obs, np.array([i % 6]), np.array([float(i)]), np.array([False]), [{}])
 
 
+def filled(n, **options):
+    """The frames of a game, and a buffer with so many steps of it."""
+    played = frames("Pong", 400, seed=3)
+    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True, **options)
+    fill(buffer, played, range(n))
+    return played, buffer
+
+
 def assert_right(samples, played):
     for obs, next_obs, reward in zip(samples.observations, samples.next_observations, samples.rewards, strict=True):
         i = int(reward)
@@ -48,9 +56,7 @@ def test_batches_are_right_while_steps_are_overwritten():
 
 
 def test_batches_of_several_sizes_are_drawn_ahead():
-    played = frames("Pong", 400, seed=3)
-    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True)
-    fill(buffer, played, range(390))
+    played, buffer = filled(390)
     for size in (1, 32, 7, 32, 1, 256):
         samples = buffer.sample(size)
         assert len(samples.rewards) == size
@@ -58,17 +64,13 @@ def test_batches_of_several_sizes_are_drawn_ahead():
 
 
 def test_a_buffer_that_works_ahead_can_be_pickled():
-    played = frames("Pong", 400, seed=3)
-    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True)
-    fill(buffer, played, range(390))
+    played, buffer = filled(390)
     buffer.sample(32)
     assert_right(pickle.loads(pickle.dumps(buffer)).sample(32), played)
 
 
 def test_a_reset_forgets_what_was_drawn():
-    played = frames("Pong", 400, seed=3)
-    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True)
-    fill(buffer, played, range(300))
+    played, buffer = filled(300)
     buffer.sample(8)
     buffer.reset()
     fill(buffer, played, [377])
@@ -77,9 +79,7 @@ def test_a_reset_forgets_what_was_drawn():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_samples():
-    played = frames("Pong", 400, seed=3)
-    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu", prefetch=True, threads=1)
-    fill(buffer, played, range(390))
+    played, buffer = filled(390, threads=1)
     buffer.sample(8)
 
     def sample():
@@ -87,16 +87,6 @@ def test_a_forked_process_samples():
             assert_right(buffer.sample(8), played)
 
     assert exit_status(forked(sample, seconds=20)) == 0
-
-
-def test_a_loaded_buffer_has_a_write_buffer():
-    played = frames("Pong", 400, seed=3)
-    buffer = CompressedReplayBuffer(300, *SPACES, device="cpu")
-    fill(buffer, played, range(300))
-    loaded = pickle.loads(pickle.dumps(buffer, protocol=pickle.HIGHEST_PROTOCOL))
-    fill(loaded, played, range(300, 301))
-    assert loaded.observations.write_buffer is loaded.next_observations.write_buffer is not None
-    assert_right(loaded.sample(32), played)
 
 
 DICT = spaces.Dict({"image": SPACES[0], "speed": spaces.Box(-1, 1, (3,), np.float32)})
@@ -163,14 +153,14 @@ def test_a_loaded_rollout_is_prefetched(tmp_path):
         assert torch.equal(expected[""], found[""])
 
 
-def filled():
+def filled_array():
     array = TensorArray.zeros((8, 3), AutoStore(Layout((84, 84), np.uint8), codec="zstd:1"))
     array[...] = np.random.default_rng(0).integers(256, size=array.shape, dtype=np.uint8)
     return array
 
 
 def test_read_ahead_gives_each_reading_once_and_in_order():
-    array = filled()
+    array = filled_array()
     drawn = []
 
     def draw(kind):
@@ -190,7 +180,7 @@ def test_read_ahead_gives_each_reading_once_and_in_order():
 
 @pytest.mark.parametrize("rebuild", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_a_rebuilt_read_ahead_has_drawn_nothing(rebuild):
-    array = filled()
+    array = filled_array()
     ahead = Prefetcher()
     ahead.next(0, lambda: DeferredRead(lambda: array[3]))
     np.testing.assert_array_equal(rebuild(ahead).next(0, lambda: DeferredRead(lambda: array[5])).result(), array[5])
@@ -199,7 +189,7 @@ def test_a_rebuilt_read_ahead_has_drawn_nothing(rebuild):
 @pytest.mark.slow
 @pytest.mark.needs("fork")
 def test_a_process_is_forked_between_two_readings():
-    array = filled()
+    array = filled_array()
     expected = array[:]
     ahead = Prefetcher()
     for _ in range(60):

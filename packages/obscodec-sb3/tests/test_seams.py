@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import torch as th
 from gymnasium import spaces
 from obscodec import DTypeError, ShapeError, SlotError
 from obscodec_sb3 import (
@@ -15,6 +16,7 @@ from obscodec_sb3 import (
     SnapshotCallback,
     resume,
 )
+from same_samples import assert_same_samples
 from stable_baselines3 import SAC
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -33,16 +35,18 @@ def new_buffer(cls, size=60, n_envs=1, **options):
 
 
 def add(buffer, step, done=False, reward=None):
+    """Add transitions whose actions are ``1000 * environment + step``."""
     n = buffer.n_envs
-    obs, after = (np.stack([image(k)] * n) for k in (step, step + 1))
+    numbers = 1000 * np.arange(n) + step
+    obs, after = (np.stack([image(k + ahead) for k in numbers]) for ahead in (0, 1))
     if isinstance(buffer.observation_space, spaces.Dict):
         obs, after = {"a": obs}, {"a": after}
     reward = np.ones(n) if reward is None else reward
-    buffer.add(obs, after, np.full((n, 1), step), reward, np.full(n, done), [{}] * n)
+    buffer.add(obs, after, numbers[:, None], reward, np.broadcast_to(done, n).copy(), [{}] * n)
 
 
-def sampled(buffer, n=300):
-    batch = buffer.sample(n)
+def sampled(buffer, n=300, env=None):
+    batch = buffer.sample(n, env)
     obs, after = batch.observations, batch.next_observations
     if isinstance(obs, dict):
         obs, after = obs["a"], after["a"]
@@ -91,13 +95,7 @@ def test_ending_an_episode_changes_no_sample_of_single_transitions():
         for step in range(20):
             add(buffer, step)
     buffers[0].end_episodes(1)
-    found = []
-    for buffer in buffers:
-        np.random.seed(0)
-        found.append(buffer.sample(200))
-    for one, other in zip(*found, strict=True):
-        if one is not None:
-            np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert_same_samples(*buffers, 200)
     assert (buffers[0].timeouts[19].tolist(), buffers[0].dones[19].tolist()) == ([0, 1], [0, 1])
     buffers[0].end_episodes()
     assert buffers[0].timeouts[19].tolist() == [1, 1]
@@ -174,26 +172,12 @@ def test_a_batch_that_was_drawn_ahead_has_no_step_that_was_taken_out():
 
 
 def codes(buffer, n=2000, env=None):
-    """Which transitions are sampled, ``1000 * environment + step``; observations are checked to be theirs."""
-    batch = buffer.sample(n, env)
-    obs, after = batch.observations, batch.next_observations
-    if isinstance(obs, dict):
-        obs, after = obs["a"], after["a"]
-    found = batch.actions[:, 0].numpy().astype(int)
+    """Which transitions are sampled, ``1000 * environment + step``; what follows them is checked to be theirs."""
+    found, after, batch = sampled(buffer, n, env)
     if env is None:
-        np.testing.assert_array_equal(obs[:, 0, 0, 0].numpy(), found % 251)
         n_step = np.round(batch.rewards[:, 0].numpy()).astype(int)  # each step has reward 1
-        np.testing.assert_array_equal(after[:, 0, 0, 0].numpy(), (found + n_step) % 251)
+        np.testing.assert_array_equal(after, (found + n_step) % 251)
     return found
-
-
-def add_to_each(buffer, step, done=False):
-    numbers = 1000 * np.arange(buffer.n_envs) + step
-    obs, after = (np.stack([image(k + ahead) for k in numbers]) for ahead in (0, 1))
-    if isinstance(buffer.observation_space, spaces.Dict):
-        obs, after = {"a": obs}, {"a": after}
-    n = buffer.n_envs
-    buffer.add(obs, after, numbers[:, None], np.ones(n), np.broadcast_to(done, n).copy(), [{}] * n)
 
 
 SEVERAL = [(cls, {}) for cls in REPLAY]
@@ -208,7 +192,7 @@ def test_the_episode_of_one_of_several_environments_is_taken_out(cls, options, s
     n_left_out = 3 * bool(options.get("optimize_memory_usage"))
     for round_ in range(6):
         for step in range(13 * round_, 13 * round_ + 13):
-            add_to_each(buffer, step, [step % 4 == 3, False, True])
+            add(buffer, step, [step % 4 == 3, False, True])
             expected[step] = {step, 1000 + step, 2000 + step}
         if round_ % 2 == 0:
             buffer.drop_episode(1)
@@ -234,7 +218,7 @@ def test_samples_are_normalized_where_transitions_were_taken_out():
     made = DummyVecEnv([lambda: BitFlippingEnv(n_bits=7, continuous=True, max_steps=7)] * 2)
     buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
     for step in range(20):
-        add_to_each(buffer, step, step == 9)
+        add(buffer, step, step == 9)
     buffer.drop_episode(0)
     normalize = VecNormalize(made, norm_obs=False, norm_reward=True)
     assert set(codes(buffer, env=normalize).tolist()) == {*range(10), *range(1000, 1020)}
@@ -243,7 +227,7 @@ def test_samples_are_normalized_where_transitions_were_taken_out():
 def test_an_environment_may_have_nothing_left():
     buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
     for step in range(20):
-        add_to_each(buffer, step)
+        add(buffer, step)
     buffer.drop_episode(0)
     assert set(codes(buffer).tolist()) == set(range(1000, 1020))
     buffer.end_episodes(0)  # none is running
@@ -253,17 +237,17 @@ def test_an_environment_may_have_nothing_left():
     buffer.end_episodes()
     assert set(codes(buffer.with_envs(1)).tolist()) == set(range(1000, 1020))
     buffer = new_buffer(CompressedReplayBuffer, n_envs=2)
-    add_to_each(buffer, 0)
+    add(buffer, 0)
     buffer.drop_episode(0)
     buffer.drop_episode(1)
     with pytest.raises(SlotError, match=r"^no transition is left: add one before you sample$"):
         buffer.sample(1)
-    add_to_each(buffer, 1)
+    add(buffer, 1)
     with pytest.raises(ShapeError):
         add(buffer, 2, reward=np.zeros(5))
     assert set(codes(buffer).tolist()) == {1, 1001}
     buffer.reset()
-    add_to_each(buffer, 2)
+    add(buffer, 2)
     assert set(codes(buffer).tolist()) == {2, 1002}
 
 
@@ -274,14 +258,14 @@ class ReadsRows(CompressedReplayBuffer):
 
 def test_a_class_that_reads_rows_itself_keeps_the_transitions_of_single_environments():
     buffer = new_buffer(ReadsRows, n_envs=2)
-    add_to_each(buffer, 0)
+    add(buffer, 0)
     text = r"^drop_episode leaves transitions out, which needs SB3's own sample: call end_episodes instead$"
     with pytest.raises(ValueError, match=text):
         buffer.drop_episode(1)
     assert set(codes(buffer).tolist()) == {0, 1000}
     buffer = new_buffer(ReadsRows)
-    add_to_each(buffer, 0, done=True)
-    add_to_each(buffer, 1)
+    add(buffer, 0, done=True)
+    add(buffer, 1)
     buffer.drop_episode()
     assert set(codes(buffer).tolist()) == {0}
 
@@ -312,12 +296,12 @@ def test_a_buffer_with_nothing_left_is_empty(cls, prefetch):
 def test_a_refused_transition_does_not_bring_back_what_was_taken_out():
     buffer = new_buffer(CompressedReplayBuffer, 4, n_envs=2)
     for step in range(4):
-        add_to_each(buffer, step)
+        add(buffer, step)
     buffer.drop_episode(0)
     with pytest.raises(ShapeError):
         add(buffer, 4, reward=np.zeros(5))
     assert set(codes(buffer).tolist()) == set(range(1000, 1004))
-    add_to_each(buffer, 4)
+    add(buffer, 4)
     assert set(codes(buffer).tolist()) == {4, *range(1001, 1005)}
 
 
@@ -363,31 +347,20 @@ def test_resume_ends_the_episode_that_was_running(tmp_path):
         assert resumed.replay_buffer.ep_length.max() == longest
 
 
-def test_the_next_step_of_a_rollout_begins_an_episode():
-    import torch as th
-
+@pytest.mark.parametrize("saved", [False, True])
+def test_the_next_step_of_a_rollout_begins_an_episode(saved, tmp_path):
     buffer = CompressedRolloutBuffer(4, IMAGE, ONE, "cpu", n_envs=2)
     for step in range(4):
         if step == 2:
             buffer.end_episodes(1)
+            if saved:
+                buffer.save(tmp_path)
+                buffer = CompressedRolloutBuffer.load(tmp_path, device="cpu", continue_episodes=True)
         starts = np.zeros(2, np.float32)
         obs = np.stack([image(step)] * 2)
         buffer.add(obs, np.zeros((2, 1)), np.zeros(2), starts, th.zeros(2), th.zeros(2))
         assert not starts.any()
     assert buffer.episode_starts.tolist() == [[0, 0], [0, 0], [0, 1], [0, 0]]
-
-
-def test_a_saved_rollout_knows_which_episodes_begin(tmp_path):
-    import torch as th
-
-    buffer = CompressedRolloutBuffer(4, IMAGE, ONE, "cpu", n_envs=2)
-    obs, starts = np.stack([image(1)] * 2), np.zeros(2, np.float32)
-    buffer.add(obs, np.zeros((2, 1)), np.zeros(2), starts, th.zeros(2), th.zeros(2))
-    buffer.end_episodes(1)
-    buffer.save(tmp_path)
-    loaded = CompressedRolloutBuffer.load(tmp_path, device="cpu", continue_episodes=True)
-    loaded.add(obs, np.zeros((2, 1)), np.zeros(2), starts, th.zeros(2), th.zeros(2))
-    assert loaded.episode_starts[:2].tolist() == [[0, 0], [0, 1]]
 
 
 def test_what_ending_refuses():

@@ -27,6 +27,7 @@ from obscodec_sb3 import (
     resume,
 )
 from obscodec_sb3.contents import first_items
+from same_samples import assert_equal, assert_same_samples
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
@@ -70,20 +71,9 @@ def fill(buffer, begin, end, rng):
         buffer.add(obs, after, action, reward, done, [{"TimeLimit.truncated": bool(step % 7 == 0)}] * N_ENVS)
 
 
-def fields(sampled):
-    for name, value in sampled._asdict().items():
-        for key, tensor in value.items() if isinstance(value, dict) else [("", value)]:
-            if tensor is not None:
-                yield f"{name} {key}", tensor.numpy()
-
-
 def check_equal(buffer, loaded):
     for seed in range(3):
-        np.random.seed(seed)
-        expected = dict(fields(buffer.sample(50)))
-        np.random.seed(seed)
-        for name, tensor in fields(loaded.sample(50)):
-            np.testing.assert_array_equal(tensor, expected[name], name)
+        assert_same_samples(buffer, loaded, 50, seed)
     assert (loaded.pos, loaded.full, loaded.device) == (buffer.pos, buffer.full, buffer.device)
 
 
@@ -123,8 +113,6 @@ def test_a_loaded_buffer_goes_on_as_the_saved_one(kind, options, n_steps, tmp_pa
 @pytest.mark.parametrize("n_got", [0, 1])
 @pytest.mark.parametrize("kind", [CompressedRolloutBuffer, CompressedDictRolloutBuffer])
 def test_a_rollout_is_saved_before_and_after_it_is_read(kind, n_got, tmp_path):
-    import torch as th
-
     space = BOTH if kind is CompressedDictRolloutBuffer else IMAGE
     buffer = kind(20, space, spaces.Discrete(4), "cpu", n_envs=N_ENVS)
     for step in range(20):
@@ -136,10 +124,8 @@ def test_a_rollout_is_saved_before_and_after_it_is_read(kind, n_got, tmp_path):
     loaded = kind.load(tmp_path, device="cpu")
     for one in (buffer, loaded):
         np.random.seed(0)
-        one.batches = [dict(fields(batch)) for batch in one.get(8)]
-    for expected, batch in zip(buffer.batches, loaded.batches, strict=True):
-        for name, tensor in batch.items():
-            np.testing.assert_array_equal(tensor, expected[name], name)
+        one.batches = tuple(one.get(8))
+    assert_equal(loaded.batches, buffer.batches)
     loaded.reset()
     assert loaded.observations is not buffer.observations
 
@@ -167,16 +153,17 @@ def test_a_buffer_of_goals_gets_its_environment_when_it_is_loaded(tmp_path):
         buffer.save(tmp_path)
 
 
-def test_another_class_is_refused_by_name(tmp_path):
-    CompressedReplayBuffer(100, IMAGE, spaces.Discrete(4), "cpu").save(tmp_path)
-    with pytest.raises(SnapshotError, match=r"has a CompressedReplayBuffer, load it by CompressedReplayBuffer\.load"):
-        CompressedNStepReplayBuffer.load(tmp_path)
-
-
-def test_a_buffer_of_no_adapter_is_loaded_by_the_core(tmp_path):
-    obscodec.save(obscodec.RingBuffer(4, {"done": obscodec.Field((), np.bool_)}), tmp_path)
-    with pytest.raises(SnapshotError, match=r"has a RingBuffer, load it by obscodec\.load$"):
-        CompressedReplayBuffer.load(tmp_path)
+def test_what_is_no_snapshot_of_the_class_is_refused_by_name(tmp_path):
+    CompressedReplayBuffer(100, IMAGE, spaces.Discrete(4), "cpu").save(tmp_path / "replay")
+    obscodec.save(obscodec.RingBuffer(4, {"done": obscodec.Field((), np.bool_)}), tmp_path / "ring")
+    (tmp_path / "buffer.pkl").write_bytes(b"")
+    for name, text in (
+        ("replay", "has a CompressedReplayBuffer, load it by CompressedReplayBuffer.load"),
+        ("ring", "has a RingBuffer, load it by obscodec.load"),
+        ("buffer.pkl", "is a file: a snapshot is a folder; what save_replay_buffer wrote is for model.load_replay_buf"),
+    ):
+        with pytest.raises(SnapshotError, match=f"{name} {re.escape(text)}"):
+            CompressedNStepReplayBuffer.load(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -203,13 +190,6 @@ def test_a_pickle_of_another_version_is_refused(of, package, tmp_path, monkeypat
     monkeypatch.setattr(package, "__version__", "77.0.0")
     with pytest.raises(SnapshotError, match=f"{package.__name__} .*, and here is 77.0.0: .* obscodec.save.* with load"):
         pickle.loads((tmp_path / "buffer.pkl").read_bytes())  # SB3's method leaves its file open
-
-
-def test_a_pickle_is_no_snapshot(tmp_path):
-    (tmp_path / "buffer.pkl").write_bytes(b"")
-    text = "a snapshot is a folder; what save_replay_buffer wrote is for model.load_replay_buffer"
-    with pytest.raises(SnapshotError, match=f"buffer.pkl is a file: {text}$"):
-        CompressedReplayBuffer.load(tmp_path / "buffer.pkl")
 
 
 def test_buffers_of_contrib_are_saved(tmp_path):
@@ -477,17 +457,16 @@ def test_the_first_items_of_a_rollout_that_was_read(tmp_path):
     np.testing.assert_array_equal(found["rewards"].ravel(), np.zeros(8))  # of the first environment
 
 
-def test_a_snapshot_without_steps_has_no_items(tmp_path):
-    CompressedReplayBuffer(50, IMAGE, spaces.Discrete(4), device="cpu").save(tmp_path)
-    with pytest.raises(SnapshotError, match=r"has a CompressedReplayBuffer without steps$"):
-        first_items(tmp_path, 20)
+NO_CLASS = "which is no class of obscodec_sb3: save its arrays with numpy.savez"
 
 
-def test_a_class_of_a_user_has_no_first_items(tmp_path):
-    kind = compressed(Counted)
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [(CompressedReplayBuffer, "has a {} without steps"), (compressed(Counted), f"has a {{}}, {NO_CLASS}")],
+)
+def test_what_has_no_first_items(kind, what, tmp_path):
     kind(50, IMAGE, spaces.Discrete(4), device="cpu").save(tmp_path)
-    what = f"has a {kind.__name__}, which is no class of obscodec_sb3: save its arrays with numpy.savez"
-    with pytest.raises(SnapshotError, match=f"{what}$"):
+    with pytest.raises(SnapshotError, match=f"{what.format(kind.__name__)}$"):
         first_items(tmp_path, 20)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from atari_steps import atari_steps
@@ -26,6 +25,7 @@ from torchrl.data import (
 )
 from torchrl.data.replay_buffers.samplers import PrioritizedSliceSampler
 from torchrl.envs import ToTensorImage
+from two_buffers import samples
 
 CAPACITY = 1000
 
@@ -77,14 +77,11 @@ def test_samples_are_those_of_the_stock_storage(steps: TensorDict, sampler: str)
         for buffer in (stock, ours):
             buffer.extend(steps[begin : begin + 150].clone())
         for _ in range(3):
-            samples = []
-            for buffer in (stock, ours):
-                torch.manual_seed(begin)
-                np.random.seed(begin)
-                samples.append(buffer.sample())
-                samples[-1]["td_error"] = torch.linspace(0.1, 2, len(samples[-1]))
-                buffer.update_tensordict_priority(samples[-1])
-            assert_equal(samples[1], samples[0])
+            expected, given = samples((stock, ours), begin)
+            for buffer, sample in ((stock, expected), (ours, given)):
+                sample["td_error"] = torch.linspace(0.1, 2, len(sample))
+                buffer.update_tensordict_priority(sample)
+            assert_equal(given, expected)
     compressed = [leaf for leaf in ours.storage._storage.values(True, True) if isinstance(leaf, CompressedTensor)]
     assert len(compressed) == 2
     assert compressed[0].array.store is compressed[1].array.store
@@ -158,7 +155,7 @@ def test_environments_that_alternate_at_every_item_share_frames_within_their_own
 def test_goals_in_hindsight_are_those_of_the_stock_storage(steps: TensorDict, strategy: str) -> None:
     goals = steps[:900].clone()
     goals["achieved_goal"], goals["desired_goal"] = goals["pixels"][:, -1:], goals["pixels"][:, :1].flip(0)
-    samples = []
+    buffers = []
     for storage in (LazyTensorStorage, CompressedStorage):
         buffer = HERReplayBuffer(
             reward_fn=lambda td: (td["achieved_goal"] == td["desired_goal"]).flatten(1).all(1, keepdim=True).float(),
@@ -168,22 +165,21 @@ def test_goals_in_hindsight_are_those_of_the_stock_storage(steps: TensorDict, st
         )
         for batch in goals.split(300):
             buffer.extend(batch.clone())
-        torch.manual_seed(0)
-        samples.append(buffer.sample())
-    assert_equal(samples[1], samples[0])
-    assert (samples[1]["desired_goal"] != goals["desired_goal"][samples[1]["index"]]).any()
+        buffers.append(buffer)
+    expected, given = samples(buffers)
+    assert_equal(given, expected)
+    assert (given["desired_goal"] != goals["desired_goal"][given["index"]]).any()
 
 
 def test_transforms_of_a_buffer_get_plain_tensors(steps: TensorDict) -> None:
-    samples = []
-    for storage in (LazyTensorStorage, CompressedStorage):
-        buffer = TensorDictReplayBuffer(storage=storage(CAPACITY), batch_size=64)
+    storages = LazyTensorStorage(CAPACITY), CompressedStorage(CAPACITY)
+    buffers = [TensorDictReplayBuffer(storage=storage, batch_size=64) for storage in storages]
+    for buffer in buffers:
         buffer.append_transform(ToTensorImage(in_keys=["pixels", ("next", "pixels")]))
         buffer.extend(steps[:900].clone())
-        torch.manual_seed(0)
-        samples.append(buffer.sample())
-    assert samples[1]["pixels"].dtype == torch.float32
-    assert_equal(samples[1], samples[0])
+    expected, given = samples(buffers)
+    assert given["pixels"].dtype == torch.float32
+    assert_equal(given, expected)
 
 
 def test_an_immutable_writer_refuses(steps: TensorDict) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -116,14 +115,6 @@ def test_an_index_out_of_range_draws_nothing(store: FrameStore) -> None:
         DrawnArray(array, [6])
     array.clear()
     assert store.stats().n_tensors == 0
-
-
-def test_an_array_is_pickled_with_its_store(store: FrameStore) -> None:
-    array = TensorArray.zeros((6,), store)
-    array[...] = frames(6)
-    assert np.array_equal(pickle.loads(pickle.dumps(array[2:][None]))[0], frames(6)[2:])
-    first, second = pickle.loads(pickle.dumps((array, array.reshape(2, 3, *FRAME))))
-    assert first.store is second.store
 
 
 def test_what_was_drawn_is_not_written(store: FrameStore) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from obscodec_torchrl import CompressedStorage
 from tensordict import TensorDict, TensorDictBase
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+from two_buffers import WAYS, samples
 
 N_AGENTS = 3
 CAPACITY = 40
@@ -72,12 +72,9 @@ def test_whatever_is_read_is_what_the_stock_storage_gives(
     everything = torch.arange(CAPACITY)
     for index in (everything, everything % 3 == 0, slice(None), slice(3, 20, 4), 7, -1):
         assert_equal(ours[index], stock[index])
-    samples = []
-    for buffer in (ours, stock):
-        torch.manual_seed(0)
-        samples.append(buffer.sample())
-    assert_equal(*samples)
-    assert all(type(leaf) is torch.Tensor for leaf in samples[0].values(True, True))
+    given, expected = samples((ours, stock))
+    assert_equal(given, expected)
+    assert all(type(leaf) is torch.Tensor for leaf in given.values(True, True))
 
 
 @every_storage
@@ -92,20 +89,8 @@ def test_views_of_single_agents_write_through(new_storage: Callable[[], Compress
     assert len(ours.storage.compressed()) == n_compressed
 
 
-def through_dumps(source: TensorDictReplayBuffer, target: TensorDictReplayBuffer, folder: Path) -> None:
-    source.dumps(folder / "buffer")
-    target.loads(folder / "buffer")
-
-
-def through_state_dict(source: TensorDictReplayBuffer, target: TensorDictReplayBuffer, folder: Path) -> None:
-    file = io.BytesIO()
-    torch.save(source.state_dict(), file)
-    file.seek(0)
-    target.load_state_dict(torch.load(file, weights_only=False))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("copy", [through_dumps, through_state_dict])
+@pytest.mark.parametrize("copy", WAYS)
 @every_storage
 def test_what_is_saved_is_restored(
     tmp_path: Path, copy: Callable[..., None], new_storage: Callable[[], CompressedStorage], n_compressed: int
@@ -130,12 +115,9 @@ def test_environments_of_agents() -> None:
         for storage in (LazyTensorStorage, CompressedStorage)
     )
     for seed in range(3):
-        samples = []
         for buffer in (ours, stock):
             buffer.extend(steps(15, 4, seed=seed))
-            torch.manual_seed(seed)
-            samples.append(buffer.sample())
-        assert_equal(*samples)
+        assert_equal(*samples((ours, stock), seed))
     assert_equal(ours[:], stock[:])
     assert len(ours.storage.compressed()) == 5
 

@@ -51,7 +51,10 @@ def test_numbers_that_are_none(name: str, value: object) -> None:
         CompressedStorage(**{"max_size": N, name: value})
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_size", 1.5), ("max_size", -1), ("max_size", 0), ("ndim", 0)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_size", 1.5), ("max_size", -1), ("max_size", 0), ("ndim", 0), ("decide_after", 0), ("block_frames", 0)],
+)
 def test_numbers_that_are_out_of_range(name: str, value: float) -> None:
     with pytest.raises(obscodec.ShapeError, match=f"^{name} must be .*{value}"):
         CompressedStorage(**{"max_size": N, name: value})

@@ -1,7 +1,5 @@
 """Episodes that a caller ends, and those that were running when a checkpoint was written: no slice crosses a seam."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ from obscodec import DTypeError, ShapeError
 from obscodec_torchrl import CompressedStorage
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, ReplayBuffer, SliceSampler, TensorDictMaxValueWriter, TensorDictReplayBuffer
+from two_buffers import WAYS, through_dumps
 
 SIZE = 100
 
@@ -43,18 +42,8 @@ def go_on(buffer: TensorDictReplayBuffer, begin: int = 500) -> None:
     buffer.extend(steps(begin, 20))
 
 
-def by_folder(buffer: TensorDictReplayBuffer, other: TensorDictReplayBuffer, folder: Path) -> None:
-    buffer.dumps(folder)
-    other.loads(folder)
-
-
-def by_state_dict(buffer: TensorDictReplayBuffer, other: TensorDictReplayBuffer, folder: Path) -> None:
-    del folder
-    other.load_state_dict(buffer.state_dict())
-
-
 @pytest.mark.parametrize("n", [30, 100, 130])
-@pytest.mark.parametrize("load", [by_folder, by_state_dict])
+@pytest.mark.parametrize("load", WAYS)
 @pytest.mark.parametrize("written_by", [CompressedStorage, LazyTensorStorage])
 def test_no_slice_joins_what_was_loaded_with_what_follows(n, load, written_by, tmp_path) -> None:
     buffer, other = new_buffer(storage=written_by), new_buffer()
@@ -75,7 +64,7 @@ def test_no_slice_joins_what_was_loaded_with_what_follows(n, load, written_by, t
 def test_episodes_go_on_if_the_collector_does(tmp_path) -> None:
     buffer, other = new_buffer(), new_buffer(continue_episodes=True)
     buffer.extend(steps(0, 30))
-    by_folder(buffer, other, tmp_path)
+    through_dumps(buffer, other, tmp_path)
     go_on(other, 30)
     assert not other["next", "done"].any()
     assert {*slices(other)[:, 0].tolist()} == {*range(47)}
@@ -85,6 +74,8 @@ def test_episodes_end_where_the_caller_says_so() -> None:
     buffer = new_buffer()
     buffer.storage.end_episodes()  # there is nothing to end
     buffer.extend(steps(0, 30))
+    buffer.storage.end_episodes([])
+    assert not buffer["next", "done"].any()
     buffer.storage.end_episodes()
     go_on(buffer)
     assert not crosses(buffer)
@@ -108,7 +99,7 @@ def test_the_episodes_of_some_environments_end() -> None:
 def test_loading_ends_the_episodes_of_all_environments(tmp_path) -> None:
     buffer, other = new_buffer(ndim=2), new_buffer(ndim=2)
     buffer.extend(steps(0, 10, 2).transpose(0, 1))
-    by_folder(buffer, other, tmp_path)
+    through_dumps(buffer, other, tmp_path)
     other.extend(steps(500, 10, 2).transpose(0, 1))
     assert other["next", "done"].squeeze(-1).nonzero().tolist() == [[0, 9], [1, 9]]
 
@@ -126,17 +117,10 @@ def test_a_storage_of_single_tensors_is_loaded_and_written() -> None:
 def test_a_loaded_storage_that_was_emptied_has_nothing_to_end(written_by, tmp_path) -> None:
     buffer, other = new_buffer(storage=written_by), new_buffer()
     buffer.extend(steps(0, 30))
-    by_folder(buffer, other, tmp_path)
+    through_dumps(buffer, other, tmp_path)
     other.empty()
     go_on(other)
     assert not other["next", "done"].any()
-
-
-def test_no_place_is_no_place() -> None:
-    buffer = new_buffer()
-    buffer.extend(steps(0, 30))
-    buffer.storage.end_episodes([])
-    assert not buffer["next", "done"].any()
 
 
 def test_rows_in_no_order_of_time_have_no_seam(tmp_path) -> None:
@@ -145,6 +129,6 @@ def test_rows_in_no_order_of_time_have_no_seam(tmp_path) -> None:
         for _ in range(2)
     ]
     buffers[0].extend(steps(0, 30))
-    by_folder(*buffers, tmp_path)
+    through_dumps(*buffers, tmp_path)
     buffers[1].extend(steps(40, 5))
     assert not buffers[1]["next", "done"].any()

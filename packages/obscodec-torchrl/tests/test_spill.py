@@ -10,6 +10,7 @@ from obscodec.runtime import free_memory
 from obscodec_torchrl import CompressedStorage
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+from two_buffers import samples
 
 LIMIT = 3_000_000
 OPTIONS = {"codec": "delta-rle", "decide_after": 16}
@@ -49,11 +50,7 @@ def test_a_storage_that_spills_gives_the_same_items(tmp_path):
         assert stats.total_bytes < LIMIT + 33 * 84 * 84 + 16 * 16 * 40 * 84  # a write and a chunk
     assert stats.disk_bytes > 1_000_000
     check_equal(both[0][:], both[1][:])
-    samples = []
-    for buffer in both:
-        torch.manual_seed(0)
-        samples.append(buffer.sample())
-    check_equal(*samples)
+    check_equal(*samples(both))
     storage = pickle.loads(pickle.dumps(both[1]._storage))
     check_equal(storage.get(slice(None)), both[0][:])
     both[1].dumps(tmp_path / "saved")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,6 @@ from obscodec import codec as cpu_codec
 from obscodec.devices import Backend, FrameReader
 from obscodec.frames import FrameLog
 from obscodec.heap import Allocate
-from obscodec.segments import Bytes
 
 from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
@@ -42,7 +40,7 @@ class CudaBackend(Backend):
 
     def pinned(self, device: str) -> Allocate:
         """See ``Backend.pinned``."""
-        return partial(_pinned, device)
+        return lambda nbytes: opened.device(device).pinned(nbytes)
 
     def fill(
         self, device: str, out: Any, n: int, layout: Layout, decode: Callable[[npt.NDArray[np.generic]], None]
@@ -75,7 +73,3 @@ class CudaBackend(Backend):
         there = opened.device(device)
         with there.on_stream_of(x):
             return there.download(there.view(x))
-
-
-def _pinned(device: str, nbytes: int) -> Bytes:
-    return opened.device(device).pinned(nbytes)

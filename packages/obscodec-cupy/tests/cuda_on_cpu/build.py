@@ -136,6 +136,12 @@ def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
     return Compiled(kernel, library)
 
 
+def forget() -> None:
+    """Compile kernels anew, whose source has changed."""
+    source.cache_clear()
+    compiled.cache_clear()
+
+
 @cache
 def _runtime() -> tuple[str, ...]:
     objects = [(HERE / name, _folder() / f"{Path(name).stem}.o") for name in RUNTIME]

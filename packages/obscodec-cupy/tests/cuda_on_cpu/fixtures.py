@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 import pytest
+from obscodec import HeapFull
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.device import Device
 
@@ -64,3 +66,22 @@ def on_new_streams(device: Device, n: int) -> list[Callable[[], AbstractContextM
 
 def _same(stream: AbstractContextManager[object]) -> AbstractContextManager[object]:
     return stream
+
+
+@contextmanager
+def full_after(device: SimulatedDevice, calls: int) -> Iterator[None]:
+    """Have the device allocate so often, and no more."""
+    left = itertools.count(calls, -1)
+
+    def fails(method: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*of: Any) -> Any:
+            if next(left) <= 0:
+                raise HeapFull("the device is full")
+            return method(*of)
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("empty", "staging"):
+            patch.setattr(device, name, fails(getattr(device, name)))
+        yield

@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 from _pytest.mark.structures import ParameterSet
-from cuda_on_cpu.build import compiled
+from cuda_on_cpu.build import forget
 from cuda_on_cpu.device import SimulatedDevice
 from mirrors import DeviceTables, launch
 from obscodec import CorruptStream, FrameStore, Layout
@@ -133,11 +133,6 @@ def without_barrier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     forget()
     yield changed
     forget()
-
-
-def forget() -> None:
-    sources.source.cache_clear()
-    compiled.cache_clear()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: "-".join(scenario[0]))

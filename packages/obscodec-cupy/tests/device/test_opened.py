@@ -1,6 +1,10 @@
-"""A device that can't be used says what is missing; all else works without it."""
+"""A device that can't be used says what is missing; all else works without it, and names what CuPy has."""
 
+import ast
 import importlib
+import inspect
+import operator
+import re
 import subprocess
 import sys
 import threading
@@ -9,6 +13,7 @@ from typing import Any
 
 import pytest
 from obscodec import BackendUnavailable, SpecError
+from obscodec_cupy.device import device as device_module
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.opened import device
 
@@ -158,3 +163,45 @@ def test_two_threads_with_other_current_devices(monkeypatch: pytest.MonkeyPatch)
     for thread in threads:
         thread.join()
     assert found == {0: [0] * 50, 1: [1] * 50}
+
+
+def names(module: object) -> set[str]:
+    """What is taken from ``cupy`` by dotted names, or by the local names ``cuda`` and ``runtime`` of its parts."""
+    found = set()
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Attribute):
+            dotted = ast.unparse(node).removeprefix("self._")
+            dotted = re.sub(r"^runtime\.", "cuda.runtime.", dotted)
+            if re.fullmatch(r"(cupy\.\w+|cuda\.\w+)(\.\w+)*", dotted):
+                found.add(dotted.removeprefix("cupy."))
+    return found
+
+
+def test_every_name_is_there() -> None:
+    import cupy
+
+    taken = names(device_module)
+    assert {"from_dlpack", "cuda.Event", "cuda.PinnedMemory", "cuda.runtime.CUDARuntimeError"} <= taken
+    for name in taken:
+        operator.attrgetter(name)(cupy)
+
+
+@pytest.mark.parametrize(
+    ("owner", "methods"),
+    [
+        ("cuda.Stream", ["wait_event", "is_capturing", "synchronize", "from_external", "__eq__"]),
+        ("cuda.Event", ["record", "synchronize", "done"]),
+        ("cuda.MemoryPointer", ["copy_from_host_async", "memset_async", "ptr", "__add__"]),
+        ("cuda.PinnedMemoryPointer", ["ptr"]),
+        ("cuda.Device", ["mem_info", "__enter__"]),
+        ("ndarray", ["data", "flags", "nbytes", "view", "reshape", "__dlpack_device__"]),
+        ("RawModule", ["get_function"]),
+        ("RawKernel", ["max_dynamic_shared_size_bytes", "__call__"]),
+    ],
+)
+def test_every_method_is_there(owner: str, methods: list[str]) -> None:
+    import cupy
+
+    owned_by = operator.attrgetter(owner)(cupy)
+    assert [method for method in methods if not hasattr(owned_by, method)] == []
+    assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)  # which Device.empty makes a HeapFull of

@@ -11,7 +11,6 @@ import pytest
 from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
 from cuda_on_cpu.fixtures import on_new_streams
-from moved_chunks import move_chunks
 from obscodec import (
     AutoStore,
     DTypeError,
@@ -31,6 +30,7 @@ from obscodec.frames import frame_log
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
 from obscodec_cupy.frames import batch_reader
+from stores_in_pairs import move_chunks
 from together import meanwhile
 
 STACK = Layout((4, 84, 84), np.uint8)

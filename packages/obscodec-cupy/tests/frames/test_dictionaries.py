@@ -6,13 +6,12 @@ import pickle
 
 import numpy as np
 import pytest
-from full_device import full_after
-from mirrors import appended
+from cuda_on_cpu.fixtures import full_after
+from mirrors import SCENE, appended, scenes
 from obscodec import FrameStore, HeapFull, TensorArray
 from obscodec.frames import trained_codecs
 from obscodec_cupy import BatchReader
 from obscodec_cupy.backend import CudaBackend
-from scenes import SCENE, scenes
 from stores_in_pairs import read
 
 N_EARLY = 240  # of the frames, which have a language in common

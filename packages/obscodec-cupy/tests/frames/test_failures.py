@@ -7,7 +7,7 @@ import gc
 
 import numpy as np
 import pytest
-from full_device import full_after
+from cuda_on_cpu.fixtures import full_after
 from obscodec import FrameStore, HeapFull, Layout, ShapeError, SpecError, TensorArray
 from obscodec.frames.sealer import Sealer
 from obscodec_cupy import BatchReader

@@ -14,11 +14,11 @@ from cuda_on_cpu.device import SimulatedDevice
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from moved_chunks import move_chunks
 from obscodec import FrameStack, FrameStore, HeapFull, Layout, SpecError
 from obscodec.frames import frame_log
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.writes import Writes
+from stores_in_pairs import move_chunks
 
 FRAME = Layout((1, 5, 7), np.uint8)
 N_STREAMS = 3

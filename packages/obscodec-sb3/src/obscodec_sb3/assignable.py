@@ -13,13 +13,7 @@ from obscodec.layout import as_numbers
 def as_actions(actions: Any, shape: tuple[int, int]) -> npt.NDArray[np.generic]:
     """Actions as an array ``[n_envs, action_dim]``, which is ``shape``.
 
-    Raises:
-        ShapeError: there are more or fewer numbers.
-        DTypeError: numpy can't make an array of them.
-
-    Example:
-        >>> as_actions([1, 2], (2, 1)).shape
-        (2, 1)
+    Raises ShapeError if there are more or fewer numbers, DTypeError if numpy can't make an array of them.
     """
     numbers = actions if type(actions) is np.ndarray else as_numbers(actions)
     if numbers.size != shape[0] * shape[1]:
@@ -28,15 +22,7 @@ def as_actions(actions: Any, shape: tuple[int, int]) -> npt.NDArray[np.generic]:
 
 
 def check_infos(infos: Any, n_envs: int) -> None:
-    """Make sure that ``infos`` is a list of a dictionary for each environment.
-
-    Raises:
-        ShapeError: it has more or fewer.
-        DTypeError: it is something else.
-
-    Example:
-        >>> check_infos([{"TimeLimit.truncated": True}, {}], n_envs=2)
-    """
+    """Raise DTypeError unless ``infos`` is a list of dictionaries, ShapeError unless one for each environment."""
     try:
         n_infos = len([info.get("TimeLimit.truncated") for info in infos])
     except (AttributeError, TypeError):
@@ -49,12 +35,8 @@ def check_infos(infos: Any, n_envs: int) -> None:
 def check_assignable(what: str, value: npt.ArrayLike, array: npt.NDArray[np.generic]) -> None:
     """Make sure that ``value`` can be assigned to a row of ``array``, which does not change here.
 
-    Raises:
-        ShapeError: the value has another shape.
-        DTypeError: the value is no number that the array can hold, or has a mask or a unit, which would be lost.
-
-    Example:
-        >>> check_assignable("rewards", [[1.0, 2.0]], np.zeros((100, 2)))
+    Raises ShapeError for another shape, DTypeError for what is no number that the array can hold, or has a mask or a
+    unit, which would be lost.
     """
     shape = array.shape[1:]
     if type(value) is np.ndarray and value.shape == shape and value.dtype.kind in "biuf":

@@ -30,7 +30,7 @@ from obscodec.buffers import (
 )
 from obscodec.columns import Column
 from obscodec.devices import check_place
-from obscodec.fixed import Option
+from obscodec.fixed import Fixed, Option
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
 from obscodec.snapshots import load, named, write_snapshot
 from obscodec.state import State, number_of, part_of, versioned
@@ -39,11 +39,8 @@ from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
 
-from obscodec_sb3.comparison import SPACES, check_arguments, plain
-from obscodec_sb3.migration import refuse_former
-from obscodec_sb3.placeholders import placeholder_layouts
+from obscodec_sb3.comparison import SPACES, check_arguments, plain, space_of, space_state
 from obscodec_sb3.signatures import constructor_of, refuse_others, shown
-from obscodec_sb3.spaces import space_of, space_state
 
 COMPRESSED: dict[type, type[CompressedBuffer]] = {}  # the compressed class of each class of buffers
 _COPY = ("stable_baselines3.", "sb3_contrib.", "obscodec_sb3.")  # packages whose ``add`` copies what it then assigns
@@ -58,27 +55,23 @@ _DRAW = ("stable_baselines3.common.buffers", "sb3_contrib.common.maskable.", "ob
 free_in_forks(np.random.get_bit_generator().lock)  # type: ignore[attr-defined]
 
 
-class Setting:
+class Setting(Fixed[Any]):
     """An attribute that SB3 sets before it makes arrays, and that stays as it is then: the arrays depend on it.
 
-    Without ``__get__``, Python reads it from the buffer itself, as fast as any attribute.
-
-    Args:
-        check: called with its name and a value; returns the value that is set.
+    ``check`` is called with its name and a value, and returns the value that is set.
     """
 
-    def __init__(self, check: Callable[[str, Any], Any] = lambda _, value: value) -> None:
+    def __init__(
+        self, check: Callable[[str, Any], Any] = lambda _, value: value, remedy: str = "make another buffer"
+    ) -> None:
+        super().__init__(remedy)
         self._check = check
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
     def __set__(self, buffer: CompressedBuffer, value: object) -> None:
-        if buffer._arrays is not None:
-            what = f"{self._name} of a {type(buffer).__name__} stays {vars(buffer)[self._name]!r}"
-            remedy = "buffer.with_envs(n_envs) makes another one" if self._name == "n_envs" else "make another buffer"
-            raise AttributeError(f"{what}: {remedy}")
-        vars(buffer)[self._name] = self._check(self._name, value)
+        if buffer._arrays is None:
+            value = self._check(self._name, value)
+            vars(buffer).pop(self._name, None)
+        super().__set__(buffer, value)
 
 
 class CompressedBuffer(buffers.BaseBuffer):
@@ -90,7 +83,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     """
 
     buffer_size: int = Setting(as_count)  # type: ignore[assignment]
-    n_envs: int = Setting(as_count)  # type: ignore[assignment]
+    n_envs: int = Setting(as_count, "buffer.with_envs(n_envs) makes another one")  # type: ignore[assignment]
     observation_space: Any = Setting()
     action_space: Any = Setting()
     action_dim: int = Setting()  # type: ignore[assignment]
@@ -127,7 +120,6 @@ class CompressedBuffer(buffers.BaseBuffer):
         prefetch: bool = False,
         **kwargs: Any,
     ) -> None:
-        refuse_former(kwargs)
         self._options = BufferOptions[str](**{name: kwargs.pop(name) for name in OPTIONS if name in kwargs})
         refuse_others(self, kwargs, self._stock_constructor())
         self._memory = Memory(max_bytes, spill, [self._options.heap])
@@ -135,9 +127,9 @@ class CompressedBuffer(buffers.BaseBuffer):
             raise ValueError(
                 f"max_bytes drops the oldest steps, {self._why_not_drop}: pass spill, too, or leave it out"
             )
-        options = {name: getattr(self._options, name) for name in OPTIONS}
         limits = {"max_bytes": self._memory.max_bytes, "spill": self._memory.folder}
-        self._given = {**options, **limits, "threads": threads, "prefetch": as_flag("prefetch", prefetch)}
+        own = {"threads": threads, "prefetch": as_flag("prefetch", prefetch)}
+        self._given = {**vars(self._options), **limits, **own}
         self._lock = PicklableLock(LockOrder.BUFFER)
         self._add_copies = all(
             vars(c)["add"].__module__.startswith(_COPY) for c in type(self).__mro__ if "add" in vars(c)
@@ -342,16 +334,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         if Path(path).is_file():
             what = "a snapshot is a folder; what save_replay_buffer wrote is for model.load_replay_buffer"
             raise obscodec.SnapshotError(f"{path} is a file: {what}")
-        return load(
-            path,
-            generation=generation,
-            mmap=mmap,
-            salvage=salvage,
-            max_bytes=max_bytes,
-            spill=spill,
-            continue_episodes=continue_episodes,
-            by=make,
-        )
+        limits: Any = {"max_bytes": max_bytes, "spill": spill, "continue_episodes": continue_episodes}
+        return load(path, generation=generation, mmap=mmap, salvage=salvage, **limits, by=make)
 
     def forget_damaged(self) -> npt.NDArray[np.int64]:
         """Set observations that can't be decoded to zero, after a damaged snapshot was loaded; see ``Salvaged``.
@@ -373,24 +357,21 @@ class CompressedBuffer(buffers.BaseBuffer):
     def state(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
         with self._lock:
-            return self._state()
-
-    def _state(self) -> State:
-        n_steps, arrays, numbers = self._n_rows, {}, {}
-        for name, value in vars(self).items():
-            if isinstance(value, Column):
-                arrays[name] = value.state(n_steps)
-            elif isinstance(value, np.ndarray) and name not in self._arrays.names:
-                if value.dtype.hasobject and any(value.flat):
-                    raise obscodec.DTypeError(f"{name} has Python objects, which a snapshot can't have")
-                if not value.dtype.hasobject:
-                    used = value[:n_steps] if len(value) == self.buffer_size else value
-                    arrays[name] = {"items": used.copy()}
-            elif isinstance(value, (bool, int, float)) and not name.startswith("_"):
-                numbers[name] = value
-        dtypes = {key: field.layout.dtype.str for key, field in self._arrays.fields.items()}
-        observations = {"observations": self._arrays.state(n_steps), "dtypes": dtypes}
-        return {"arrays": arrays, "numbers": numbers, "n_steps": n_steps, **observations}
+            n_steps, arrays, numbers = self._n_rows, {}, {}
+            for name, value in vars(self).items():
+                if isinstance(value, Column):
+                    arrays[name] = value.state(n_steps)
+                elif isinstance(value, np.ndarray) and name not in self._arrays.names:
+                    if value.dtype.hasobject and any(value.flat):
+                        raise obscodec.DTypeError(f"{name} has Python objects, which a snapshot can't have")
+                    if not value.dtype.hasobject:
+                        used = value[:n_steps] if len(value) == self.buffer_size else value
+                        arrays[name] = {"items": used.copy()}
+                elif isinstance(value, (bool, int, float)) and not name.startswith("_"):
+                    numbers[name] = value
+            dtypes = {key: field.layout.dtype.str for key, field in self._arrays.fields.items()}
+            observations = {"observations": self._arrays.state(n_steps), "dtypes": dtypes}
+            return {"arrays": arrays, "numbers": numbers, "n_steps": n_steps, **observations}
 
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""
@@ -429,17 +410,13 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _steps(self, *observations: Any) -> list[Any]:
         """Observations of all environments, checked, and as SB3's ``add`` takes them; there is room for them then."""
+        step, steps = self._arrays.step, list[Any]()
         if isinstance(self._obs_shape, dict):
-            by_key = [self._by_key(obs) for obs in observations]
-            rows: dict[str, list[Any]] = {
-                key: [self._arrays.step(key, of[key]) for of in by_key] for key in self._obs_shape
-            }
+            steps += [{key: step(key, of) for key, of in self._by_key(obs).items()} for obs in observations]
         else:
-            rows = {"": [*map(partial(self._arrays.step, ""), observations)]}
+            steps += map(partial(step, ""), observations)
         self._arrays.reserve(self.pos)
-        if not isinstance(self._obs_shape, dict):
-            return rows[""]
-        return [dict(zip(rows, step, strict=True)) for step in zip(*rows.values(), strict=True)]
+        return steps
 
     def _by_key(self, obs: Any) -> dict[str, Any]:
         """What a dictionary of observations has under the keys of the space."""
@@ -484,16 +461,15 @@ class CompressedBuffer(buffers.BaseBuffer):
             self._allocates_placeholders = before
         shapes = self._obs_shape if isinstance(self._obs_shape, dict) else {"": self._obs_shape}
         for name, value in list(vars(self).items()):
-            if layouts := placeholder_layouts(value if isinstance(value, dict) else {"": value}, shapes):
-                if self._arrays is None:
-                    self._make_arrays(layouts)
-                vars(self)[name] = each(partial(self._in_place_of, name), value)
-
-    def _make_arrays(self, layouts: dict[str, obscodec.Layout]) -> None:
-        check_place(self._options.buffer_device, self._options.heap, partial(th.empty, 1, device=self.device))
-        self._arrays = ArraySet(
-            self._options.fields_of(layouts, budget=self._default_budget), self.n_envs, self._given["threads"]
-        )
+            arrays = value if isinstance(value, dict) else {"": value}
+            if arrays.keys() != shapes.keys() or not all(_is_placeholder(arrays[key], shapes[key]) for key in shapes):
+                continue
+            if self._arrays is None:
+                check_place(self._options.buffer_device, self._options.heap, partial(th.empty, 1, device=self.device))
+                layouts = {key: obscodec.Layout(shapes[key], array.dtype) for key, array in arrays.items()}
+                fields = self._options.fields_of(layouts, budget=self._default_budget)
+                self._arrays = ArraySet(fields, self.n_envs, self._given["threads"])
+            vars(self)[name] = each(partial(self._in_place_of, name), value)
 
     def _in_place_of(self, name: str, key: str, placeholder: Any) -> Any:
         """The compressed array for a placeholder ``[n_steps, n_envs, 0, *obs_shape]``."""
@@ -503,6 +479,11 @@ class CompressedBuffer(buffers.BaseBuffer):
                 f"{name} is {placeholder.dtype} {placeholder.shape}, expected [buffer_size, n_envs, *obs_shape]"
             )
         return self._arrays.zeros(name, key, len(placeholder), waiting=self._waiting)
+
+
+def _is_placeholder(value: object, shape: tuple[int, ...]) -> bool:
+    """Whether a value is an array ``[..., 0, *shape]``, which takes no memory."""
+    return isinstance(value, np.ndarray) and value.shape[-1 - len(shape) :] == (0, *shape)
 
 
 def each(function: Callable[[str, Any], Any], of: Any) -> Any:

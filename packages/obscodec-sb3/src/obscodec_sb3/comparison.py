@@ -1,33 +1,51 @@
-"""Comparing what a snapshot has with what is given: before anything is built."""
+"""The arguments of a buffer in a snapshot, which are compared with what is given before anything is built."""
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
-from obscodec import SpecError
-from obscodec.state import State, number_of
+from obscodec import DTypeError, SpecError
+from obscodec.state import State, number_of, part_of
 from stable_baselines3.common.buffers import ReplayBuffer
-
-from obscodec_sb3.spaces import space_of, space_state
 
 # What depends on the machine, or on the process: with another value, the same is read.
 _REPLACED: Final = frozenset({"device", "env", "buffer_device", "heap", "threads", "prefetch"})
 SPACES: Final = ("observation_space", "action_space")
+_PARTS: Final[dict[type[spaces.Space[Any]], Callable[[Any], State]]] = {
+    spaces.Box: lambda box: {"low": box.low, "high": box.high, "shape": [*box.shape], "dtype": box.dtype.str},
+    spaces.Discrete: lambda discrete: {"n": int(discrete.n), "start": int(discrete.start)},
+    spaces.MultiDiscrete: lambda several: {"nvec": several.nvec, "start": several.start, "dtype": several.dtype.str},
+    spaces.MultiBinary: lambda bits: {"n": bits.n if isinstance(bits.n, int) else [*bits.shape]},
+    spaces.Dict: lambda by_key: {"spaces": {key: space_state(space) for key, space in by_key.items()}},
+}
+_KINDS: Final = {kind.__name__: kind for kind in _PARTS}
+
+
+def space_state(space: spaces.Space[Any]) -> State:
+    """What :func:`space_of` makes an equal space of; DTypeError if Stable-Baselines3 has no such space."""
+    for kind, parts in _PARTS.items():
+        if isinstance(space, kind):
+            return {"kind": kind.__name__, **parts(space)}
+    raise DTypeError(f"a {type(space).__name__} can't be saved, only {', '.join(_KINDS)}")
+
+
+def space_of(state: State) -> spaces.Space[Any]:
+    """The space with this :func:`space_state`."""
+    parts = dict(state)
+    kind: Any = _KINDS[part_of({"kind": parts.pop("kind")}, "kind", str)]
+    if kind is spaces.Dict:
+        by_key = part_of(parts, "spaces", dict)
+        return spaces.Dict(OrderedDict((key, space_of(space)) for key, space in by_key.items()))  # a dict is sorted
+    return kind(**parts)  # type: ignore[no-any-return]
 
 
 def check_arguments(cls: type, saved: State, given: Mapping[str, object], path: str) -> None:
-    """Refuse arguments of a constructor that are others than those of the buffer in a snapshot.
+    """Raise SpecError, which names all that differs, if arguments of a constructor are others than the saved ones.
 
-    Args:
-        cls: the class of the buffer.
-        saved: its arguments in the snapshot, with states of spaces.
-        given: arguments by name; of those that can be replaced, any.
-        path: of the snapshot.
-
-    Raises:
-        SpecError: some differ; the text names all of them.
+    Those that can be replaced may be any. ``saved`` has states of spaces.
     """
     is_replay, differing = issubclass(cls, ReplayBuffer), []
     for name in [name for name in given if name in saved and name not in _REPLACED]:
@@ -47,17 +65,9 @@ def check_arguments(cls: type, saved: State, given: Mapping[str, object], path: 
 
 
 def check_environment(kind: str, saved: State, env: Any, path: str, remedy: str) -> None:
-    """Refuse an environment that is none for the buffer in a snapshot.
+    """Raise SpecError, which names all that differs, if ``env``, as the algorithm wraps it, is none for a saved buffer.
 
-    Args:
-        kind: the class of the buffer.
-        saved: its arguments in the snapshot.
-        env: a vectorized environment, with the wrappers of the algorithm.
-        path: of the snapshot.
-        remedy: what to do with a buffer of as many environments as the snapshot has, in an error text.
-
-    Raises:
-        SpecError: it has another number of environments, or other spaces; the text names all that differs.
+    ``remedy`` says in the text what to do with a buffer of as many environments as the snapshot has.
     """
     differing = []
     there, found = number_of(saved, "n_envs", 1), int(env.num_envs)

@@ -7,8 +7,8 @@ from gymnasium import spaces
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 
-from obscodec_sb3.keywords import CompressedKeywords, PrefetchKeywords
 from obscodec_sb3.rollout import CompressedRolloutBuffer
+from obscodec_sb3.signatures import CompressedKeywords, PrefetchKeywords
 
 class CompressedMaskableRolloutBuffer(CompressedRolloutBuffer, MaskableRolloutBuffer):  # type: ignore[misc]
     """``MaskableRolloutBuffer`` with compressed observations."""

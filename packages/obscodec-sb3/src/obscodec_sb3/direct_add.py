@@ -19,9 +19,8 @@ _NUMBERS = "biuf"  # kinds of dtypes
 class DirectAdd:
     """Does what SB3's own ``add`` does, if its arguments are what an environment gives.
 
-    Args:
-        buffer: where transitions go, as long as it has the arrays that it has now. Its observations are compressed, and
-            have a write buffer that stores them at once; its other arrays are contiguous.
+    The buffer has the arrays that it has now: of compressed observations, whose write buffer stores them at once, and
+    contiguous ones.
     """
 
     def __init__(self, buffer: ReplayBuffer) -> None:
@@ -29,6 +28,7 @@ class DirectAdd:
         self._obs, self._next_obs, self._actions, self._rewards, self._dones, self._timeouts = obs, next_obs, *plain
         self._keeps_timeouts = buffer.handle_timeout_termination
         self._write_buffer, self._device = obs.write_buffer, buffer.device
+        self.reads_on_cpu = obs.store.device == buffer.device.type == "cpu"
         self._shape, self._dtype = self._write_buffer.row_shape, self._write_buffer.dtype
         self._ids = obs.ids, next_obs.ids
         columns = [array if isinstance(array, Column) else Column(array) for array in plain]
@@ -55,11 +55,6 @@ class DirectAdd:
                 return None
         return cls(buffer) if obs.write_buffer.writer is not None else None
 
-    @property
-    def reads_on_cpu(self) -> bool:
-        """Whether observations are decoded on the CPU, and stay there."""
-        return bool(self._obs.store.device == self._device.type == "cpu")
-
     def is_for(self, buffer: ReplayBuffer) -> bool:
         """Whether a buffer still has the arrays and the device that it had."""
         return (
@@ -74,11 +69,7 @@ class DirectAdd:
         )
 
     def add(self, step: int, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> bool:
-        """Store a transition of each environment in row ``step``; False if SB3's ``add`` must look at the arguments.
-
-        Raises:
-            HeapFull: there is not enough room; nothing was stored.
-        """
+        """Store a transition of each environment in row ``step``; False if SB3's ``add`` must look at the arguments."""
         try:
             given = (
                 *(type(obs), type(next_obs), type(action), type(reward), type(done)),
@@ -118,12 +109,7 @@ class DirectAdd:
         return bool(takes)
 
     def chosen(self, steps: Any, envs: Any) -> Callable[[], ReplayBufferSamples]:
-        """Reads what SB3's ``_get_samples`` returns for transitions, as they are now, whatever is added meanwhile.
-
-        Args:
-            steps: ``i64[n]``.
-            envs: ``i64[n]``, their environments.
-        """
+        """Reads what SB3's ``_get_samples`` returns for rows and environments, ``i64[n]`` each, as they are now."""
         guard = self._obs.store.guard()
         ids, plain, actions = self._columns.take(steps, envs)
 

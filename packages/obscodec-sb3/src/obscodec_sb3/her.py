@@ -12,8 +12,8 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from stable_baselines3.her import GoalSelectionStrategy, HerReplayBuffer
 
-from obscodec_sb3.keywords import CompressedKeywords
 from obscodec_sb3.replay import CompressedReplayBuffer
+from obscodec_sb3.signatures import CompressedKeywords
 
 
 class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):

@@ -24,14 +24,13 @@ from stable_baselines3.common.vec_env import VecNormalize
 from obscodec_sb3.assignable import as_actions, check_assignable, check_infos
 from obscodec_sb3.base import CompressedBuffer, Setting
 from obscodec_sb3.direct_add import DirectAdd
-from obscodec_sb3.keywords import PrefetchKeywords
 from obscodec_sb3.prefetcher import Prefetcher
+from obscodec_sb3.signatures import PrefetchKeywords
 from obscodec_sb3.taken_out import TakenOut, at_envs
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 _ARRAYS = np.ndarray, Column
 _EMPTY = "the buffer is empty: add a transition before you sample"
-_CHUNK = 1 << 12  # rows at a time, for the begin of an episode
 
 
 class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
@@ -291,7 +290,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         n_rows = len(numbers)
         for name, items in others.items():
             vars(made)[name][:n_rows] = items
-        vars(made).update({name: value for name, value in vars(self).items() if _is_counted(name, value)})
+        of_envs = {"pos", "full", "n_envs", "buffer_size"}
+        for name, value in vars(self).items():
+            if isinstance(value, (bool, int, float)) and not name.startswith("_") and name not in of_envs:
+                vars(made)[name] = value  # which the class counts
         made.full, made.pos = n_rows == made.buffer_size, n_rows % made.buffer_size
         cut = np.nonzero(columns.ends & ~made._ended(slice(n_rows), slice(None)))
         made._has_seams = self._has_seams
@@ -302,13 +304,9 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _check_ended(self) -> None:
         if self.size():
-            Columns.refuse_running(np.flatnonzero(self._are_running()))
-
-    def _are_running(self) -> npt.NDArray[np.bool_]:
-        """``bool[n_envs]``: whether the newest transitions, of which there are some, are of episodes that go on."""
-        last = np.array([self.pos - 1]) % self.buffer_size
-        running: npt.NDArray[np.bool_] = ~(self._ended(last, slice(None)) | self._are_taken_out(last))[0]
-        return running
+            last = np.array([self.pos - 1]) % self.buffer_size
+            running = ~(self._ended(last, slice(None)) | self._are_taken_out(last))[0]
+            Columns.refuse_running(np.flatnonzero(running))
 
     def _scan(self, steps: Ints) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Whether an episode ends with steps, ``bool[n, n_envs]``, and whether they are sampled; 0 is the oldest."""
@@ -359,12 +357,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     def _n_running(self, env: int) -> int:
         """How many of the newest transitions of an environment are of an episode that has not ended."""
         newest = (self.pos - 1 - np.arange(self.size())) % self.buffer_size
-        for begin in range(0, len(newest), _CHUNK):
-            rows = newest[begin : begin + _CHUNK]
-            ended = np.flatnonzero(self._ended(rows, env) | self._are_taken_out(rows)[:, env])
-            if len(ended):
-                return begin + int(ended[0])
-        return len(newest)
+        ended = self._ended(newest, env) | self._are_taken_out(newest)[:, env]
+        return int(ended.argmax()) if ended.any() else len(newest)
 
     def _end(self, envs: Ints) -> None:
         last = (self.pos - 1) % self.buffer_size
@@ -472,9 +466,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         first = (self.pos - self.size()) % self.buffer_size
         self._leave_out(first, n)
         self._dropped += n
-        n_before_end = min(n, self.buffer_size - first)
-        self._arrays.drop(slice(first, first + n_before_end))
-        self._arrays.drop(slice(0, n - n_before_end))
+        self._arrays.drop(np.arange(first, first + n) % self.buffer_size)
 
     def _leave_out(self, first: int, n: int) -> None:
         """Before ``n`` rows from ``first`` on are dropped: forget what else refers to them."""
@@ -527,12 +519,6 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         """Random rows and environments, ``i64[batch_size]`` each, of all transitions that were not taken out."""
         rows = range(self.pos - self.size() + self._n_skipped, self.pos)
         return gone.draw_others(batch_size, rows, self.buffer_size)
-
-
-def _is_counted(name: str, value: object) -> bool:
-    """Whether an attribute is a number that a class counts, which does not depend on the environments."""
-    depends = name.startswith("_") or name in ("pos", "full", "n_envs", "buffer_size")
-    return isinstance(value, (bool, int, float)) and not depends
 
 
 class CompressedDictReplayBuffer(CompressedReplayBuffer, DictReplayBuffer):

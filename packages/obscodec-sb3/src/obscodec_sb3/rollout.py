@@ -17,7 +17,7 @@ from obscodec.state import State, array_of, check_range
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 
 from obscodec_sb3.base import CompressedBuffer, each
-from obscodec_sb3.keywords import PrefetchKeywords
+from obscodec_sb3.signatures import PrefetchKeywords
 
 
 class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
@@ -83,21 +83,17 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
         if self.pos % LOOK_EVERY == 0 and self.pos >= self._memory.next_look:
             self._look()
         (obs,) = self._steps(obs)
-        if self._beginning:
-            args, kwargs = self._with_starts(args, kwargs)
+        if self._beginning:  # of episodes, which SB3 does not know of
+            given = inspect.signature(super().add).bind(obs, *args, **kwargs)
+            starts = np.array(given.arguments["episode_start"])
+            starts[[*self._beginning]] = True
+            given.arguments["episode_start"] = starts
+            args, kwargs = given.args[1:], given.kwargs
         super().add(obs, *args, **kwargs)
         self._beginning = frozenset()
 
     def _end(self, envs: Ints) -> None:
         self._beginning |= {*envs.tolist()}
-
-    def _with_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of SB3's ``add`` after the observations, with the begins of episodes that it does not know."""
-        given = inspect.signature(super().add).bind(None, *args, **kwargs)
-        starts = np.array(given.arguments["episode_start"])
-        starts[[*self._beginning]] = True
-        given.arguments["episode_start"] = starts
-        return given.args[1:], given.kwargs
 
     def get(self, *args: Any, **kwargs: Any) -> Generator[Any]:
         """All steps of the rollout in random order, in minibatches; see SB3's ``get``."""

@@ -1,26 +1,43 @@
 """Signatures: what the constructors of compressed buffers take, of which each passes on what it does not name."""
 
+import os
 from collections.abc import Callable, Collection, Iterable
 from inspect import Parameter, Signature, isfunction, signature
 from typing import Any
 
 from obscodec.arguments import refuse_unknown
+from obscodec.buffers import BufferKeywords
 
-Construct = Callable[..., None]
 _OF_OTHERS = {  # what only others take
     "optimize_memory_usage": "DQN, SAC and others pass to replay buffers: give them CompressedReplayBuffer",
     "gae_lambda": "PPO and A2C pass to rollout buffers: give them CompressedRolloutBuffer",
     "n_steps": "CompressedNStepReplayBuffer takes: pass that as replay_buffer_class",
 }
+_FORMER = {  # arguments of ``sb3-extra-buffers`` 0.5, and what to use instead
+    "compression_method": "name the codec instead, as in codec='zstd:3', or leave it out for the best one",
+    "compression_kwargs": "write the level into the codec, as in codec='zstd:3'",
+    "decompression_kwargs": "leave it out: a stream says how it is decoded",
+    "dtypes": "leave it out: the dtype of the observation space is kept, and codecs find their own",
+    "normalize_images": "leave it out: the policy divides images by 255 (normalize_images in policy_kwargs)",
+    "output_dtype": "leave it out: samples have the dtype of the observation space, as in Stable-Baselines3",
+}
+
+
+class CompressedKeywords(BufferKeywords[str], total=False):
+    """What a compressed buffer takes in addition to the arguments of SB3's buffer, for type checkers and editors."""
+
+    threads: int | None
+    spill: str | os.PathLike[str] | None
+
+
+class PrefetchKeywords(CompressedKeywords, total=False):
+    """What a buffer takes that gives batches as SB3's own do."""
+
+    prefetch: bool
 
 
 def constructor_of(classes: Iterable[type], options: Collection[Parameter] = ()) -> Signature:
-    """What the first constructor of some classes takes, if each passes ``*args`` and ``**kwargs`` on to the next one.
-
-    Args:
-        classes: in the order of calls, such as a part of an ``__mro__``.
-        options: further keywords.
-    """
+    """What the first constructor of some classes takes, and ``options``, if each passes all else on to the next one."""
     in_order = dict[str, Parameter]()
     by_name = {option.name: option.replace(kind=Parameter.KEYWORD_ONLY) for option in options}
     passes_on = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
@@ -45,7 +62,7 @@ def constructor_of(classes: Iterable[type], options: Collection[Parameter] = ())
     return Signature([*in_order.values(), *by_name.values(), *rest], __validate_parameters__=False)
 
 
-def shown(cls: type, takes: Signature) -> Construct:
+def shown(cls: type, takes: Signature) -> Callable[..., None]:
     """A constructor for a class without one, whose signature has all parameters; calls ``_init``, or the next one."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -63,11 +80,9 @@ def shown(cls: type, takes: Signature) -> Construct:
 
 
 def refuse_others(buffer: object, names: Collection[str], takes: Signature) -> None:
-    """Make sure that a constructor takes the arguments of some names, so that the error is about ``buffer``.
-
-    Raises:
-        TypeError: it does not.
-    """
+    """Raise TypeError, which is about ``buffer``, if its constructor does not take arguments of some names."""
+    for name in sorted(_FORMER.keys() & {*names}):
+        raise TypeError(f"{name}= is an argument of sb3-extra-buffers: {_FORMER[name]}")
     if any(one.kind is Parameter.VAR_KEYWORD for one in takes.parameters.values()):
         return
     unknown, cls = [name for name in names if name not in takes.parameters], type(buffer)

@@ -213,18 +213,14 @@ def _prepared(
     statistics: Path | None,
     arguments: Mapping[str, Any],
 ) -> VecEnv:
-    """The environment as the algorithm wraps it, if the buffer and what is given fit together.
-
-    Raises:
-        SpecError: they don't.
-    """
+    """The environment as the algorithm wraps it; SpecError if the buffer and what is given don't fit together."""
     kind, path = saved.kind, os.fspath(saved.path)
     policy, known = _class_in(model, "policy_class", arguments), tuple({*algorithm.policy_aliases.values()})
     own = {"stable_baselines3", algorithm.__module__.partition(".")[0]}  # a policy of a user may be for any algorithm
     if policy is not None and policy.__module__.partition(".")[0] in own and known and not issubclass(policy, known):
         raise SpecError(
-            f"{model} has a {policy.__name__}, and {algorithm.__name__} takes {_listed(known)}: pass the class of the "
-            "algorithm that was trained"
+            f"{model} has a {policy.__name__}, and {algorithm.__name__} takes "
+            f"{' or '.join(sorted(of.__name__ for of in known))}: pass the class of the algorithm that was trained"
         )
     cls = _class_in(model, "replay_buffer_class", arguments)
     if cls is not None:
@@ -234,31 +230,27 @@ def _prepared(
                 f"replay_buffer_class={kind}"
             )
         check_arguments(cls, saved.arguments, _of_buffer(arguments), path)
+    n_given = int(env.num_envs) if isinstance(env, VecEnv) else 1
     remedy = (
-        f"convert the buffer: {kind}.load({path!r}, generation={saved.step}).with_envs({_n_envs(env)}) is one for the "
+        f"convert the buffer: {kind}.load({path!r}, generation={saved.step}).with_envs({n_given}) is one for the "
         f"model that {algorithm.__name__}.load loads from {model.name} with this env"
     )
     with named(path):
         n_envs = number_of(saved.arguments, "n_envs", 1)
-    if _n_envs(env) == n_envs and statistics is not None:
-        env = _normalized(env, statistics)
+    if n_given == n_envs and statistics is not None:
+        env = env.venv if isinstance(env, VecNormalize) else env
+        if not isinstance(env, VecEnv):
+            raise TypeError("VecNormalize takes a vectorized environment, such as make_vec_env(...)")
+        env = VecNormalize.load(os.fspath(statistics), env)
     wrapped = algorithm._wrap_env(env)
     check_environment(kind, saved.arguments, wrapped, path, remedy)
     return wrapped
-
-
-def _n_envs(env: Any) -> int:
-    return int(env.num_envs) if isinstance(env, VecEnv) else 1
 
 
 def _of_buffer(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What the arguments of ``algorithm.load`` say of the buffer."""
     size = {"buffer_size": arguments["buffer_size"]} if "buffer_size" in arguments else {}
     return {**(arguments.get("replay_buffer_kwargs") or {}), **size}
-
-
-def _listed(classes: tuple[type, ...]) -> str:
-    return " or ".join(sorted(of.__name__ for of in classes))
 
 
 def _class_in(model: Path, name: str, arguments: Mapping[str, Any]) -> type | None:
@@ -288,14 +280,6 @@ def _load_buffer(
         saved.path, generation=saved.step, mmap=mmap, continue_episodes=continue_episodes, device=model.device, **own
     )
     return buffer
-
-
-def _normalized(env: Any, statistics: Path) -> VecNormalize:
-    if isinstance(env, VecNormalize):
-        env = env.venv
-    if not isinstance(env, VecEnv):
-        raise TypeError("VecNormalize takes a vectorized environment, such as make_vec_env(...)")
-    return VecNormalize.load(os.fspath(statistics), env)
 
 
 def _steps(folder: Path, prefix: str, extension: str) -> dict[int, Path]:

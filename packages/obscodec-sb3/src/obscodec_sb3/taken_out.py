@@ -9,18 +9,15 @@ import numpy.typing as npt
 from obscodec import SlotError
 from obscodec.segments import Ints
 
+from obscodec_sb3.base import each
+
 Buffer = TypeVar("Buffer")
 
 
 class TakenOut(NamedTuple):
-    """Which transitions are not sampled. A change makes another object; there is none for no transitions.
+    """Which transitions are not sampled. A change makes another object; there is none for no transitions."""
 
-    Attributes:
-        cells: ``i64[n]``, rising: ``row * n_envs + env``.
-        n_envs: of the buffer.
-    """
-
-    cells: Ints
+    cells: Ints  # i64[n], rising: row * n_envs + env
     n_envs: int
 
     @classmethod
@@ -40,15 +37,9 @@ class TakenOut(NamedTuple):
         return np.isin(rows[:, None] * self.n_envs + np.arange(self.n_envs), self.cells)
 
     def draw_others(self, batch_size: int, rows: range, buffer_size: int) -> tuple[Ints, Ints]:
-        """Random rows and environments, ``i64[batch_size]`` each, of all others.
+        """Random rows and environments, ``i64[batch_size]`` each, of all others; SlotError if there are none.
 
-        Args:
-            batch_size: how many.
-            rows: of the transitions, the oldest first; they go on at 0 behind the last row.
-            buffer_size: how many rows there are.
-
-        Raises:
-            SlotError: there are no others.
+        ``rows`` are those of the transitions, the oldest first; they go on at 0 behind row ``buffer_size - 1``.
         """
         of_rows, of_envs = np.divmod(self.cells, self.n_envs)
         begin = np.searchsorted(of_rows, rows.start % buffer_size)
@@ -80,20 +71,11 @@ class _AtEnvs:
 
 
 def at_envs(buffer: Buffer, envs: Ints, names: tuple[str, ...]) -> Buffer:
-    """A replay buffer with the same arrays, which reads the ``k``-th transition of a batch from ``envs[k]``.
+    """A replay buffer with the arrays of some names, which reads transition ``k`` of a batch from ``envs[k]``.
 
     SB3 draws environments inside of ``_get_samples``; this one seems to have a single one, so that it draws zeros.
-
-    Args:
-        buffer: of SB3.
-        envs: ``i64[n]``, for a batch of ``n``.
-        names: of its arrays.
     """
     made = object.__new__(type(buffer))
-    vars(made).update(vars(buffer), n_envs=1)
-    for name in names:
-        array = vars(buffer)[name]
-        by_key = isinstance(array, dict)
-        found = {key: _AtEnvs(of_key, envs) for key, of_key in array.items()} if by_key else _AtEnvs(array, envs)
-        vars(made)[name] = found
+    found = {name: each(lambda _, array: _AtEnvs(array, envs), vars(buffer)[name]) for name in names}
+    vars(made).update(vars(buffer), n_envs=1, **found)
     return made

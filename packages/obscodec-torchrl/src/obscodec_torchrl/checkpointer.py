@@ -50,7 +50,8 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
         snapshot.write(SavedStorage(storage, storage.lock, lambda: {"older": _stamp(folder)}))
         snapshot.wait()
         self._last = folder, snapshot
-        _remove_stock(folder)
+        for name in (_STOCK, META):  # of TorchRL; its tensors stay, which a LazyMemmapStorage may be using
+            (folder / name).unlink(missing_ok=True)
 
     def loads(self, storage: LazyTensorStorage, path: Path | str) -> None:
         """Fill ``storage`` with the checkpoint in a folder; the storage keeps its items if an error is raised.
@@ -68,7 +69,7 @@ class CompressedStorageCheckpointer(TensorStorageCheckpointer):  # type: ignore[
             return
         snapshot = folder / SNAPSHOT
         if any(snapshot.glob("generation-*.json")) and not has_newer(snapshot):  # none if its first writer was killed
-            load_snapshot(SavedStorage(storage, storage.lock, dict), snapshot)
+            load_snapshot(SavedStorage(storage, storage.lock), snapshot)
             return
         if (folder / _STOCK).exists():
             self._load_stock(storage, folder)
@@ -105,17 +106,7 @@ def _stamp(folder: Path) -> dict[str, list[int]]:
 
 
 def has_newer(snapshot: Path) -> bool:
-    """Whether TorchRL wrote a checkpoint into the folder of a snapshot after it; it names the one that it replaced.
-
-    Raises:
-        SnapshotError: the snapshot is damaged.
-    """
+    """Whether TorchRL wrote a checkpoint into the folder of a snapshot after it; it names the one that it replaced."""
     with named(snapshot):
         values = OpenGeneration(snapshot).values()
         return _stamp(snapshot.parent) not in ({}, values.get("older"))
-
-
-def _remove_stock(folder: Path) -> None:
-    """Remove a checkpoint of TorchRL, but leave its tensors, which a LazyMemmapStorage may be using."""
-    for name in (_STOCK, META):
-        (folder / name).unlink(missing_ok=True)

@@ -35,11 +35,8 @@ class CompressedTensor(torch.Tensor):
 
     A view with whole items is a view of the ids: it decodes nothing, and writes through. A view of parts of items is a
     decoded copy, and read-only. An index array decodes the items that it selects. Every other operation decodes the
-    whole tensor; an operation in place then stores its result. A compressed tensor has no memory to share.
-
-    Args:
-        array: the items.
-        device: the device of decoded tensors.
+    whole tensor; an operation in place then stores its result. A compressed tensor has no memory to share. ``device``
+    is that of decoded tensors.
     """
 
     array: Any
@@ -129,10 +126,7 @@ class CompressedTensor(torch.Tensor):
 
 
 def stored_array(tensor: torch.Tensor) -> Any:
-    """A tensor as an array: the compressed array of a :class:`CompressedTensor`, else a numpy array.
-
-    A tensor on the CPU is not copied, a tensor on a GPU is downloaded.
-    """
+    """The compressed array of a :class:`CompressedTensor`; another tensor as a numpy array, not copied on the CPU."""
     if isinstance(tensor, CompressedTensor):
         return tensor.array
     of_numpy = tensor.dtype in _DTYPES_OF_NUMPY
@@ -140,10 +134,9 @@ def stored_array(tensor: torch.Tensor) -> Any:
 
 
 def drawn_together(tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedTensor]:
-    """Compressed tensors as they are at one moment, at which no thread changes ids of their stores.
+    """Compressed tensors as they are at one moment: this takes the lock ``changing`` of each store.
 
-    This takes the lock ``changing`` of each store. To avoid a deadlock, the caller holds no such lock, unless all of
-    the tensors are drawn already: a drawn tensor does not change, and needs no lock.
+    To avoid a deadlock, the caller holds no such lock, unless all of the tensors are drawn already, which needs none.
     """
     changing = [x.array.store.changing for x in tensors.values() if type(x.array) is obscodec.TensorArray]
     locks = {id(lock): lock for lock in changing}

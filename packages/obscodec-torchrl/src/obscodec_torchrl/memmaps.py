@@ -28,11 +28,7 @@ def files_of(write: Callable[[Path], object]) -> State:
 
 @contextmanager
 def folder_of(files: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder with the files of :func:`files_of`, while the context lasts.
-
-    Raises:
-        CorruptStream: a name is of no file in a folder, or a value is no file.
-    """
+    """A folder with the files of :func:`files_of`, while the context lasts; CorruptStream for what is no file in it."""
     with temporary_folder() as made:
         folder = made.resolve()
         for file in files:
@@ -45,11 +41,9 @@ def folder_of(files: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def load_memmap(folder: Path) -> TensorDict:
-    """The tensordict in a folder.
+    """The tensordict in a folder; CorruptStream if a file is missing or too short.
 
-    Raises:
-        CorruptStream: a file is missing or too short. (tensordict would leave out the leaf, or write zeros into the
-            file.)
+    (tensordict would leave out the leaf, or write zeros into the file.)
     """
     for meta in folder.rglob(META):
         files = {unquote(path.stem): path for path in meta.parent.glob("*.memmap")}

@@ -23,11 +23,8 @@ class RemoteObject:
     """Stands for an object of this process in other processes, and calls its methods there.
 
     The other processes are those that multiprocessing starts from this one, directly or not. Each call runs in a thread
-    of its own in this process, side by side with other calls, and its result is sent by value. A ``RemoteObject`` does
-    not keep its target alive.
-
-    Args:
-        target: the object. If it has a ``lock``, this lock is held while a result is pickled.
+    of its own in this process, side by side with other calls, and its result is sent by value. If the target has a
+    ``lock``, it is held while a result is pickled. A ``RemoteObject`` does not keep its target alive.
 
     Example:
         >>> import numpy as np
@@ -49,11 +46,15 @@ class RemoteObject:
         The attributes are read-only.
         """
 
+        def method(name: str) -> Callable[..., Any]:
+            return lambda self, *args, **options: self.remote.call(name, *args, **options)
+
+        def attribute(name: str) -> property:
+            return property(lambda self: self.remote.call("__getattribute__", name))
+
         def decorate(decorated: type[T]) -> type[T]:
-            for name in methods:
-                setattr(decorated, name, _method(name))
-            for name in attributes:
-                setattr(decorated, name, _attribute(name))
+            for name in (*methods, *attributes):
+                setattr(decorated, name, method(name) if name in methods else attribute(name))
             return decorated
 
         return decorate
@@ -62,13 +63,8 @@ class RemoteObject:
     def stand_in(target: T, of: type, without: Collection[str]) -> tuple[Any, ...] | None:
         """The result of ``target.__reduce_ex__`` when multiprocessing sends the target to a process that it spawns.
 
-        Args:
-            target: the object.
-            of: the class of the object that arrives. It has the attributes of the target, and ``remote``.
-            without: the attributes that are None there.
-
-        Returns:
-            The result; None if the target is pickled for another purpose, such as into a file.
+        There it is an ``of`` with the attributes of the target, but for some that are None, and ``remote``. The result
+        is None if the target is pickled for another purpose, such as into a file.
         """
         if get_spawning_popen() is None:
             return None
@@ -92,14 +88,6 @@ class RemoteObject:
         if error is not None:
             raise error
         return given
-
-
-def _method(name: str) -> Callable[..., Any]:
-    return lambda self, *args, **options: self.remote.call(name, *args, **options)
-
-
-def _attribute(name: str) -> property:
-    return property(lambda self: self.remote.call("__getattribute__", name))
 
 
 @cache

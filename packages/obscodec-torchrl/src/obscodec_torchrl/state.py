@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -25,32 +26,22 @@ WRITTEN_BY = f"obscodec-torchrl {version('obscodec-torchrl')}"  # see ``obscodec
 V = TypeVar("V")
 
 
+@dataclass(eq=False)
 class SavedStorage:
-    """What a snapshot has of a storage, and of what is around it: see ``obscodec.snapshots.Saved``.
+    """What a snapshot has of a CompressedStorage, and of what is around it: see ``obscodec.snapshots.Saved``."""
 
-    Args:
-        storage: a CompressedStorage.
-        changing: the lock that changes take.
-        around: gives the rest of the state, by names other than ``storage``.
-    """
-
+    storage: Any
+    changing: AbstractContextManager[Any]  # the lock that changes take
+    around: Callable[[], State] = dict  # gives the rest of the state, by names other than ``storage``
     written_by = WRITTEN_BY
 
-    def __init__(self, storage: Any, changing: AbstractContextManager[Any], around: Callable[[], State]) -> None:
-        self.storage, self.changing, self._around = storage, changing, around
-
-    def arguments(self) -> State:
-        """The arguments of the storage."""
-        return arguments_of(self.storage)
-
-    def manifest(self) -> State:
-        """What ``obscodec inspect`` prints."""
-        return dict(self.storage.manifest())
+    def __post_init__(self) -> None:
+        self.arguments, self.manifest = self.storage.arguments, self.storage.manifest
 
     def state(self) -> State:
         """The state of the storage, and the rest."""
         with self.changing:
-            return {"storage": state_of(self.storage), **self._around()}
+            return {"storage": state_of(self.storage), **self.around()}
 
     def restore(self, state: State) -> None:
         """Fill the storage, which is empty."""
@@ -59,7 +50,10 @@ class SavedStorage:
 
 def arguments_of(storage: LazyTensorStorage) -> State:
     """The arguments of a storage, as :func:`as_arguments` takes them."""
-    options = {name: _written(option) for name, option in vars(storage.options).items()}
+    options = {
+        name: [[[*key], value] for key, value in option.items()] if isinstance(option, Mapping) else option
+        for name, option in vars(storage.options).items()
+    }
     device = "auto" if storage.device is None else str(storage.device)
     of_torchrl = {"max_size": storage.max_size, "ndim": storage.ndim, "compilable": storage._compilable}
     options["max_bytes"] = storage._memory.max_bytes
@@ -68,16 +62,12 @@ def arguments_of(storage: LazyTensorStorage) -> State:
 
 def as_arguments(saved: State) -> dict[str, Any]:
     """The arguments that make an equal, empty storage."""
-    return {name: _option(value) for name, value in saved.items()} | {"spill": saved.get("spill") or None}
+    options = {name: {tuple(k): x for k, x in of} if isinstance(of, list) else of for name, of in saved.items()}
+    return options | {"spill": saved.get("spill") or None}
 
 
 def state_of(storage: LazyTensorStorage) -> State:
-    """What a storage holds.
-
-    Raises:
-        RuntimeError: nothing was ever written to the storage.
-        DTypeError: a leaf has a dtype that only torch has.
-    """
+    """What a storage holds; RuntimeError if nothing was ever written, DTypeError for a dtype that only torch has."""
     with storage.lock:
         if not storage.initialized:
             raise RuntimeError("Cannot get elements out of a non-initialized storage.")
@@ -102,14 +92,10 @@ def state_of(storage: LazyTensorStorage) -> State:
 def fill(storage: LazyTensorStorage, state: State, tree: Any = None) -> None:
     """Fill a storage to which nothing was written with the :func:`state_of` one with equal options.
 
-    Args:
-        storage: the storage.
-        state: the state.
-        tree: data with the structure of the saved items, if they are no tensordicts.
+    ``tree`` are data with the structure of the saved items, if they are no tensordicts.
 
-    Raises:
-        RuntimeError: the items are neither tensordicts nor single tensors, and there is no ``tree``.
-        CorruptStream: no storage has such a state.
+    Raises RuntimeError if the items are neither tensordicts nor single tensors, and there is no ``tree``, CorruptStream
+    if no storage has such a state.
     """
     axes, saved = axes_of(state), leaves_of(state)
     is_tree = part_of(state, "is_tree", bool)
@@ -122,7 +108,11 @@ def fill(storage: LazyTensorStorage, state: State, tree: Any = None) -> None:
     if leaves(storage._storage).keys() != saved.keys() or room < axes[0] or others != axes[1:]:
         raise CorruptStream(f"{axes} items of {[*saved]} do not fit into {[room, *others]} items of {[*leaves(first)]}")
     for path, leaf in leaves(storage._storage).items():
-        _fill_leaf(leaf, saved[path], axes[0])
+        if isinstance(leaf, CompressedTensor):
+            ids = leaf.array.ids
+            ids[: axes[0]] = array_of(saved[path], "ids", ids.dtype, (axes[0], *ids.shape[1:]))
+        else:
+            leaf[: axes[0]] = as_tensor(part_of(saved[path], "items", np.ndarray).copy())
     _fill_stores({path: leaf.array.store for path, leaf in storage.compressed().items()}, saved, state)
     if rest is not None:
         storage._storage[: axes[0]] = rest
@@ -140,11 +130,7 @@ def check_structure(tree: Any, paths: list[Key], *, is_tree: bool) -> None:
 
 
 def axes_of(state: State) -> list[int]:
-    """How many rows there are, and how many items along each other axis that counts items.
-
-    Raises:
-        CorruptStream: no storage has such axes.
-    """
+    """How many rows there are, and how many items along each other axis that counts items; CorruptStream if none."""
     axes = list_of(state, "axes", int)
     if not axes or min(axes) < 1:
         raise CorruptStream(f"the axes of items are the rows, and maybe others, got {axes}")
@@ -152,26 +138,13 @@ def axes_of(state: State) -> list[int]:
 
 
 def leaves_of(state: State) -> dict[Key, State]:
-    """The states of the leaves by their paths.
-
-    Raises:
-        CorruptStream: no storage has such leaves.
-    """
+    """The states of the leaves by their paths; CorruptStream if no storage has such leaves."""
     axes = tuple(axes_of(state))
     saved = {tuple(list_of(of, "path", str)): of for of in list_of(state, "leaves", dict)}
     for path, of in saved.items():
         if (found := _array_of_leaf(of).shape[: len(axes)]) != axes:
             raise CorruptStream(f"leaf {path} has {found} items, expected {axes}")
     return saved
-
-
-def _written(option: Any) -> Any:
-    """An option of a storage as a state has it."""
-    return [[[*key], value] for key, value in option.items()] if isinstance(option, Mapping) else option
-
-
-def _option(written: Any) -> Any:
-    return {tuple(key): value for key, value in written} if isinstance(written, list) else written
 
 
 def _n_rows(storage: LazyTensorStorage, own: Mapping[Key, Any]) -> int:
@@ -211,14 +184,6 @@ def _new_item(of: State) -> torch.Tensor:
     array = _array_of_leaf(of)
     layout = part_of(of, "layout", Layout) if "ids" in of else Layout((), array.dtype)
     return torch.empty((*array.shape[1:], *layout.shape), dtype=getattr(torch, layout.dtype.name))
-
-
-def _fill_leaf(leaf: Any, of: State, n_rows: int) -> None:
-    if isinstance(leaf, CompressedTensor):
-        ids = leaf.array.ids
-        ids[:n_rows] = array_of(of, "ids", ids.dtype, (n_rows, *ids.shape[1:]))
-    else:
-        leaf[:n_rows] = as_tensor(part_of(of, "items", np.ndarray).copy())
 
 
 def _fill_stores(own: Mapping[Key, Any], saved: Mapping[Key, State], state: State) -> None:

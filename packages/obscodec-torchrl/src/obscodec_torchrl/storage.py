@@ -4,53 +4,46 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from inspect import signature
 from numbers import Integral
-from typing import Any, NoReturn, Self, Unpack
+from typing import Any, NoReturn, Self, TypeVar, Unpack, cast
 
 import obscodec
 import torch
 from obscodec.arguments import as_count, as_envs, as_flag, refuse_unknown
-from obscodec.buffers import (
-    BufferKeywords,
-    BufferOptions,
-    Memory,
-    making_room,
-)
+from obscodec.buffers import BufferKeywords, BufferOptions, Memory, making_room
 from obscodec.devices import check_place
 from obscodec.fixed import Fixed, Option
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.state import State, versioned
+from obscodec.stats import BufferStats
 from obscodec.stores import Store
 from tensordict import is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
-from obscodec_torchrl.allocation import new_stores
 from obscodec_torchrl.arrays import DrawnArray
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
-from obscodec_torchrl.compiling import not_compiled
-from obscodec_torchrl.compressed_tensor import (
-    DRAWING,
-    CompressedTensor,
-    Device,
-    as_index,
-    decode,
-)
-from obscodec_torchrl.episodes import end_episodes, end_loaded_episodes
+from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, as_index, decode
 from obscodec_torchrl.leaves import Key, as_key, leaves, selected, with_leaves
+from obscodec_torchrl.loading import load_dict, state_dict_of
 from obscodec_torchrl.remote_object import RemoteObject
-from obscodec_torchrl.sizes import manifest_of, memory_bytes_of, stats_of
 from obscodec_torchrl.state import WRITTEN_BY, arguments_of, as_arguments, fill, state_of
-from obscodec_torchrl.state_dict import load_dict, state_dict_of
-from obscodec_torchrl.writing import check_items, of_one_moment, write
+from obscodec_torchrl.writing import check_items, end_episodes, end_loaded_episodes, new_stores, of_one_moment, write
 
+_F = TypeVar("_F", bound=Callable[..., object])
 _MAKE_ANOTHER = "make another storage, and extend its buffer with the items of this one"
+
+
+def not_compiled(function: _F) -> _F:
+    """A function that compiled code calls with a graph break."""
+    reason = "a CompressedStorage is called from compiled code, but not compiled: leave fullgraph=True out"
+    return cast("_F", torch.compiler.disable(function, reason=reason))  # type: ignore[no-untyped-call]
 
 
 @RemoteObject.forward(
@@ -129,7 +122,6 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     written_by = WRITTEN_BY
     arguments, state, restore = arguments_of, state_of, fill  # see ``obscodec.snapshots.Saved``
     state_dict, load_state_dict = state_dict_of, load_dict
-    stats, manifest, memory_bytes = stats_of, manifest_of, memory_bytes_of
     ndim: Fixed[int] = Fixed(_MAKE_ANOTHER)
     codec, min_nbytes, frame_stack, budget = Option(), Option(), Option(), Option()
     decide_after, block_frames, buffer_device, heap = Option(), Option(), Option(), Option()
@@ -149,20 +141,16 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         continue_episodes: bool = False,
         **options: Unpack[BufferKeywords[Any]],
     ) -> None:
-        if consolidated:
-            raise obscodec.SpecError(
-                "consolidated=True asks for all leaves in one block of memory, and compressed leaves are in none: "
-                "leave it out"
-            )
-        if shared_init and not cleanup_memmap:
-            raise obscodec.SpecError(
-                "cleanup_memmap=False asks to keep memory-mapped files of shared_init=True, which writes none: "
-                "leave it out"
-            )
-        if shared_init and compilable:
-            raise obscodec.SpecError(
-                "compilable=True is for a storage of one process, shared_init=True for one of several: leave one out"
-            )
+        for is_refused, why in (
+            (consolidated, "consolidated=True asks for all leaves in one block of memory, and compressed leaves are in "
+             "none: leave it out"),
+            (shared_init and not cleanup_memmap, "cleanup_memmap=False asks to keep memory-mapped files of "
+             "shared_init=True, which writes none: leave it out"),
+            (shared_init and compilable, "compilable=True is for a storage of one process, shared_init=True for one of "
+             "several: leave one out"),
+        ):  # fmt: skip
+            if is_refused:
+                raise obscodec.SpecError(why)
         *own, _ = signature(CompressedStorage).parameters
         known = [*own, *BufferKeywords.__annotations__]
         refuse_unknown(type(self).__name__, [name for name in options if name not in known], known)
@@ -354,6 +342,36 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
         tree_map(write_leaf, data, storage)
 
+    def stats(self) -> BufferStats:
+        """Statistics of the storage and of each leaf; see ``obscodec.stats.BufferStats``."""
+        rows = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}
+        arrays = {name: leaf.array for name, leaf in rows.items() if isinstance(leaf, CompressedTensor)}
+        stored = {store: store.stats() for store in self.stores()}
+        stats = BufferStats(
+            {name: stored[arrays[name].store] if name in arrays else leaf.nbytes for name, leaf in rows.items()},
+            id_bytes=sum(array.ids.nbytes for array in arrays.values()),
+            waiting_bytes=0,
+            other_bytes=0,
+            raw_bytes=sum(leaf.nbytes for leaf in rows.values()),
+        )
+        return self._memory.stats(stats, len(self), self.memory_bytes())
+
+    def manifest(self) -> State:
+        """See ``obscodec.snapshots.Saved``."""
+        layouts = {
+            ".".join(path): f"{str(leaf.dtype).removeprefix('torch.')}{[*leaf.shape[self.ndim :]]}"
+            for path, leaf in leaves(self._storage).items()
+        }
+        return self.stats().manifest(layouts, len(self), None)
+
+    def memory_bytes(self) -> int:
+        """About the memory of all items, known at once."""
+        of_rows, n_rows = 0.0, int(self._len_along_dim0 or 0)
+        for leaf in leaves(self._storage).values():
+            array = leaf.array.ids if isinstance(leaf, CompressedTensor) else leaf
+            of_rows += array.nbytes / len(array)
+        return sum(store.memory_bytes for store in self.stores()) + int(of_rows * n_rows)
+
     def stores(self) -> frozenset[Store]:
         """The stores of compressed leaves, each once."""
         return frozenset(leaf.array.store for leaf in self.compressed().values())
@@ -374,16 +392,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         self.allocate(data, {path: tuple(name for name in path if name != "next") for path in leaves(data)})
 
     def allocate(self, data: Any, groups: Mapping[Key, Hashable]) -> None:
-        """Make room for items.
+        """Make room for items like those of a row; see :func:`new_stores` for the groups.
 
-        TorchRL allocates an id for each compressed item; then compressed tensors take the places of the ids.
-
-        Args:
-            data: a row of items.
-            groups: see :func:`new_stores`.
-
-        Raises:
-            ShapeError: what is not compressed exceeds ``max_bytes``.
+        TorchRL allocates an id for each compressed item; then compressed tensors take the places of the ids. Raises
+        ShapeError if what is not compressed exceeds ``max_bytes``.
         """
         stores, ids, item_nbytes = new_stores(data, groups, self.options, self.ndim)
         self._memory.check(self.max_size, lambda n: int(n * item_nbytes))

@@ -5,7 +5,8 @@ from typing import Final, Self
 
 import numpy as np
 from obscodec import CorruptStream, Layout, ShapeError, SlotError, SpecError
-from obscodec.statuses import STATUS_TEXTS, Codec
+from obscodec.codecs import Codec
+from obscodec.statuses import STATUS_TEXTS
 
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked

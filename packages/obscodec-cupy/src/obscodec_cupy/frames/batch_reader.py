@@ -18,11 +18,6 @@ from obscodec_cupy.frames.gather import Gather, Source, form_of
 
 _FIELDS = 2  # that one launch reads, such as an observation and the next one
 _KNOWN = 64  # reads that are prepared
-_KINDS: dict[str | None, tuple[str, ...]] = {
-    "float16": ("float16",),
-    "bfloat16": ("bfloat16", "uint16"),
-    "float32": ("float32",),
-}
 
 
 class DeviceIds:
@@ -286,8 +281,8 @@ class BatchReader:
                 raise ShapeError(f"{what} must have {n_wanted} arrays, got {len(given)}")
         sources = []
         for i, (ids, out) in enumerate(zip(self._ids, outs, strict=True)):
-            layout = ids.array.layout
-            checked("out", out, (n, *layout.shape), *_KINDS.get(self._dtype, (layout.dtype.name,)))
+            layout, as_bits = ids.array.layout, ["uint16"] * (self._dtype == "bfloat16")
+            checked("out", out, (n, *layout.shape), self._dtype or layout.dtype.name, *as_bits)
             shift = checked("shifts", shifts[i], (n, 2), "int32") if shifts else None
             assert ids.copy is not None
             sources.append(Source(ids.copy, out, shift))

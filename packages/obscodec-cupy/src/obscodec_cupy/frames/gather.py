@@ -35,7 +35,8 @@ class Source(NamedTuple):
 class Gather:
     """Reads tensors of one store of frames, or of stacks of frames, for one or two fields in one launch.
 
-    See :func:`form_of` for the arguments and errors, and ``BatchReader`` for ``scale``.
+    See :func:`form_of` for the arguments and errors, and ``BatchReader`` for ``scale``. Frames larger than 1 GiB raise
+    ShapeError, too.
     """
 
     def __init__(

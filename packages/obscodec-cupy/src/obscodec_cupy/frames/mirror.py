@@ -184,20 +184,16 @@ class Mirror:
             here = self._chunks.get(number)
             if here is None or here.source is not chunk:
                 self._retire(here)
-                here = self._new_chunk(number, chunk)
+                copy = None if self._pinned else self._device.empty((len(chunk.memory),), np.uint8)
+                address = chunk.memory.ctypes.data if copy is None else self._device.address(copy)
+                if number >= len(self._bases):
+                    self._bases = np.concatenate([self._bases, np.zeros(number, np.int64)])
+                self._bases[number] = address
+                here = self._chunks[number] = _Chunk(chunk, copy, address)
             if here.nbytes < chunk.end:
                 if here.copy is not None:
                     writes.add_long(here.address + here.nbytes, chunk.memory[here.nbytes : chunk.end])
                 here.nbytes = chunk.end
-
-    def _new_chunk(self, number: int, source: Chunk) -> _Chunk:
-        copy = None if self._pinned else self._device.empty((len(source.memory),), np.uint8)
-        address = source.memory.ctypes.data if copy is None else self._device.address(copy)
-        if number >= len(self._bases):
-            self._bases = np.concatenate([self._bases, np.zeros(number, np.int64)])
-        self._bases[number] = address
-        chunk = self._chunks[number] = _Chunk(source, copy, address)
-        return chunk
 
     def _write_blocks(self, writes: Writes, changes: HeapChanges) -> None:
         """Write the open blocks that have changed, where changed blocks are, and which frames are before theirs."""

@@ -12,11 +12,8 @@ def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool
     torch applies integers before index arrays; numpy treats integers beside arrays as arrays. Steps that select whole
     items come before steps that select within items. An index with arrays for both stays as it is.
 
-    Args:
-        index: the parts of the index, with numpy arrays in the places of tensors, and masks of bools only.
-        n_leading: how many axes come before those of the items.
-        ndim: how many axes there are.
-        writing: whether the index is assigned to; then all steps but the last select views.
+    The index has numpy arrays in the places of tensors, and masks of bools only. ``n_leading`` of ``ndim`` axes come
+    before those of the items. If the index is assigned to, all steps but the last select views.
 
     Raises:
         IndexError: too many axes, several ellipses, or a single True or False beside arrays or when writing.

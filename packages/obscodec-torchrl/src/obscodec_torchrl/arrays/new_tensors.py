@@ -14,27 +14,19 @@ from obscodec.arrays import Index, places_together
 from obscodec.kernels import compiled
 from obscodec.segments import Ints
 
-from obscodec_torchrl.arrays.interleaved_envs import interleaved_envs
-from obscodec_torchrl.arrays.part_array import PartArray
+from obscodec_torchrl.arrays.views import PartArray
 
 K = TypeVar("K", bound=Hashable)
 Array = npt.NDArray[np.generic]
+_MAX_ENVS = 64
+_N_CHECKS = 7  # steps that are compared for each number of environments; an episode may end at some of them
 _TOGETHER_NBYTES = 1 << 21  # of a call of the store: 32 transitions of Atari, which stay in the processor's cache
 
 
 def append_together(
     given: Mapping[K, Array | TensorArray | PartArray], arrays: Mapping[K, TensorArray], index: Index
 ) -> list[NewTensors]:
-    """Store tensors for some arrays: a :class:`NewTensors` for each store.
-
-    Args:
-        given: the tensors for each array, under any names; see :class:`NewTensors`.
-        arrays: under the same names.
-        index: see :class:`NewTensors`.
-
-    Raises:
-        ShapeError, DTypeError, HeapFull or IndexError: see :class:`NewTensors`; nothing is stored.
-    """
+    """Store tensors for arrays of the same names: a :class:`NewTensors` for each store; nothing if that raises."""
     names: dict[object, list[K]] = {}
     for name in given:
         names.setdefault(arrays[name].store, []).append(name)
@@ -49,6 +41,30 @@ def append_together(
         raise
 
 
+def interleaved_envs(observations: Array | TensorArray, following: Array | TensorArray, n_each: int = 1) -> int:
+    """After how many steps the first environment comes again, if environments take turns; 1 if steps show no turns.
+
+    If ``n`` environments take turns, ``observations[i + n]`` equals ``following[i]``, the next observation of a step,
+    except where an episode ends. The result is the smallest ``n`` for which this holds at most of the steps that are
+    compared. Of ``n_each`` rows that a step has, only the first one is.
+
+    Example:
+        >>> game = np.arange(40).reshape(20, 2)  # two environments, step by step
+        >>> interleaved_envs(game.reshape(-1), game.reshape(-1) + 2)
+        2
+    """
+    n_steps = len(observations) // n_each
+    for n_envs in range(1, min(n_steps // 2, _MAX_ENVS) + 1):
+        n_different = 0
+        for i in np.linspace(0, n_steps - n_envs - 1, _N_CHECKS).astype(int).tolist():
+            n_different += not np.array_equal(observations[(i + n_envs) * n_each], following[i * n_each])
+            if 2 * n_different > _N_CHECKS:
+                break
+        else:
+            return n_envs
+    return 1
+
+
 class NewTensors:
     """Tensors for several arrays of one store. They are dropped with this object unless they are put into the arrays.
 
@@ -59,19 +75,16 @@ class NewTensors:
     until then.
 
     Args:
-        arrays: of one store.
+        arrays: of one store, which nobody else may change until then.
         given: ``[*batch, *shape]``, one for each of the arrays, all of one shape; nobody changes them meanwhile. The
             first axis of ``batch`` is time, along which environments may take turns; see :func:`interleaved_envs`. Each
             place of the other axes, such as an environment or one of its agents, is a sequence of its own. Compressed
             arrays are decoded in parts.
         index: which places of each array they will take, of the axes before the items; as many as there are tensors.
-            If it names a place several times, the last tensor stays. Nobody else may change the arrays until then.
+            If it names a place several times, the last tensor stays.
 
     Raises:
-        ShapeError: an array has another shape.
-        DTypeError: an array has another dtype.
-        HeapFull: there is not enough room.
-        IndexError: the index is out of range.
+        ShapeError, DTypeError, IndexError or HeapFull: an array or the index does not fit, or there is no room.
 
     Example:
         >>> from obscodec import FrameStore, Layout

@@ -1,0 +1,121 @@
+"""Views of compressed arrays: what an index has drawn, parts of items, and what torch describes by strides."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+from obscodec import TensorArray
+from obscodec.arrays import Index
+from obscodec.layout import ArrayLike, Layout, as_array
+from obscodec.segments import Ints
+
+
+class DrawnArray(TensorArray):
+    """The items that an index selects, as they are now. Nothing is decoded before it is read.
+
+    A guard keeps these items. If they are overwritten, the store drops them when this array and all its views are gone.
+
+    Raises:
+        IndexError: the index, of the axes before the items, is out of range.
+
+    Example:
+        >>> from obscodec import FrameStore, Layout
+        >>> frames = TensorArray.zeros((100,), FrameStore(Layout((84, 84), np.uint8)))
+        >>> drawn = DrawnArray(frames, [3, 5])
+        >>> frames[5] = np.ones((84, 84), np.uint8)
+        >>> int(drawn[...].max()), int(frames[5].max())
+        (0, 1)
+    """
+
+    def __init__(self, array: TensorArray, index: Index) -> None:
+        # Before the ids are copied, or another thread could release them in between.
+        self._guard = array.store.guard()
+        super().__init__(np.array(array.ids[index]), array.store)
+
+    def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
+        raise TypeError("what was drawn from an array can't be assigned to: read it, and change the copy")
+
+    def assign_ids(self, index: Index, ids: Ints) -> None:
+        """Raise ``TypeError``: the references belong to another array."""
+        self[index] = ids
+
+    def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
+        view = self.__new__(type(self))
+        vars(view).update(vars(self), _ids=ids)  # with the guard
+        return view
+
+
+class PartArray:
+    """Parts of the items of a compressed array, decoded. It is read-only: a write would change nothing but a copy.
+
+    It has the attributes of a :class:`TensorArray`, each number being an item of its own.
+
+    Example:
+        >>> PartArray(np.arange(6).reshape(2, 3))[1]
+        array([3, 4, 5])
+    """
+
+    def __init__(self, numbers: ArrayLike) -> None:
+        self.ids = ids = as_array(numbers)
+        self.layout = Layout((), ids.dtype)
+        self.shape, self.dtype, self.nbytes = ids.shape, ids.dtype, ids.nbytes
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: Index) -> npt.NDArray[np.generic]:
+        return np.array(self.ids[index])
+
+    def __setitem__(self, index: Index, value: npt.ArrayLike) -> NoReturn:
+        raise TypeError("a view of parts of compressed items can only be read: assign to them, as in x[3, 0] = value")
+
+    def __repr__(self) -> str:
+        return f"PartArray({self.ids!r})"
+
+    def selects_items(self, index: Index) -> bool:
+        """True: each number is an item."""
+        del index
+        return True
+
+    def _view(self, ids: npt.NDArray[np.generic]) -> PartArray:
+        return PartArray(ids)
+
+
+def strides_of(ids: npt.NDArray[np.generic], item: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in elements, of an ndarray that has an item of the shape ``item`` for each id.
+
+    Example:
+        >>> strides_of(np.zeros((100, 2), int), (84, 84))
+        (14112, 7056, 84, 1)
+    """
+    n = math.prod(item)
+    return *(stride // ids.itemsize * n for stride in ids.strides), *_contiguous(item)
+
+
+def strided_view(
+    array: TensorArray | PartArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> TensorArray | PartArray | None:
+    """A view of ``array`` that writes through; None if its items would not be whole.
+
+    ``array`` has the strides of :func:`strides_of`. Those of the view, 0 or more, and the offset at which it begins are
+    in elements.
+    """
+    item, ids = array.layout.shape, array.ids
+    n, k = math.prod(item), len(shape) - len(item)
+    if k < 0 or shape[k:] != item or offset % n:
+        return None
+    steps = zip(shape, strides, [None] * k + [*_contiguous(item)], strict=True)  # None for any multiple of an item
+    if any(size > 1 and (stride % n if step is None else stride != step) for size, stride, step in steps):
+        return None
+    flat = as_strided(ids, (offset // n + 1,), (ids.itemsize,))[-1:]  # which begins where the view does
+    return array._view(as_strided(flat, shape[:k], [stride // n * ids.itemsize for stride in strides[:k]]))
+
+
+@cache
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
