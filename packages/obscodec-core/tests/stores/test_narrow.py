@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from obscodec import DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, SpecError
+from obscodec import CorruptStream, DTypeError, FrameStack, FrameStore, HeapFull, Layout, ShapeError, SpecError
+from obscodec.stores import store_of
 from obscodec.stores.narrow.find_narrow import find_narrow
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
@@ -406,3 +407,9 @@ def test_a_full_store_keeps_what_it_has():
             store.append(np.concatenate([tensors, too_much]))
     assert store.stats().n_tensors == before.n_tensors
     assert_same_bits(store.read(ids), tensors)
+
+
+def test_a_store_of_unknown_parts_is_refused():
+    part = {"kind": "Nothing", "arguments": {}}
+    with pytest.raises(CorruptStream, match=r"^a store has a part of no known kind: 'Nothing'$"):
+        store_of("NarrowStore", {"narrow": None, "codes": part, "wide": part, "threads": 1})

@@ -29,6 +29,7 @@ from obscodec_sb3.signatures import PrefetchKeywords
 from obscodec_sb3.taken_out import TakenOut, at_envs
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
+_CHUNK = 1 << 12  # rows at a time, for the begin of an episode
 _ARRAYS = np.ndarray, Column
 _EMPTY = "the buffer is empty: add a transition before you sample"
 
@@ -357,8 +358,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     def _n_running(self, env: int) -> int:
         """How many of the newest transitions of an environment are of an episode that has not ended."""
         newest = (self.pos - 1 - np.arange(self.size())) % self.buffer_size
-        ended = self._ended(newest, env) | self._are_taken_out(newest)[:, env]
-        return int(ended.argmax()) if ended.any() else len(newest)
+        for begin in range(0, len(newest), _CHUNK):
+            rows = newest[begin : begin + _CHUNK]
+            ended = np.flatnonzero(self._ended(rows, env) | self._are_taken_out(rows)[:, env])
+            if len(ended):
+                return begin + int(ended[0])
+        return len(newest)
 
     def _end(self, envs: Ints) -> None:
         last = (self.pos - 1) % self.buffer_size

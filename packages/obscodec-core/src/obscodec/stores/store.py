@@ -292,6 +292,8 @@ def _made(kind: type[Store], arguments: State) -> Store:
     for name, value in arguments.items():
         is_store = isinstance(value, dict) and "kind" in value
         made[name] = store_of(**value) if is_store else value
+        if is_store and made[name] is None:
+            raise CorruptStream(f"a store has a part of no known kind: {value['kind']!r}")
     return kind(**made)
 
 
