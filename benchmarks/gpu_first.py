@@ -65,7 +65,7 @@ _PARTS = (
         Part("suite-codecs", 540, ("suite", f"{_TESTS}/codecs", f"{_TESTS}/device")),
         Part("suite-gather", 540, ("suite", f"{_TESTS}/frames/test_gather*.py")),
         Part("suite-frames", 540, ("suite", f"{_TESTS}/frames/test_[!g]*.py")),
-        Part("suite-stores", 540, ("suite", f"{_TESTS}/stores", f"{_TESTS}/test_*.py")),
+        Part("suite-contract", 540, ("suite", f"{_TESTS}/test_*.py")),
         Part("suite-adapters", 540, ("suite", "tests/test_cuda_*.py", "tests/test_torch_ring.py")),
         Part("memcheck", 540, ("codecs", "gather", "--tiny", "--no-pool"), (*_SANITIZER, "memcheck")),
         Part("racecheck", 540, ("codecs", "gather", "--tiny", "--no-pool"), (*_SANITIZER, "racecheck")),

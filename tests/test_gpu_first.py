@@ -28,7 +28,7 @@ TOOLS = {
 }
 PARTS = {
     *("versions", "codecs", "gather", "times", "ncu", "memory", "memcheck", "racecheck"),
-    *("suite-codecs", "suite-gather", "suite-frames", "suite-stores", "suite-adapters"),
+    *("suite-codecs", "suite-gather", "suite-frames", "suite-contract", "suite-adapters"),
 }
 
 
@@ -212,11 +212,11 @@ def test_without_a_gpu_the_facts_of_the_host_are_there_and_nothing_else_runs(
 
 def test_a_suite_without_pytest_is_skipped(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    ended = run(results, "--parts", "suite-stores", PYTHONPATH=hidden("pytest", tmp_path / "hidden"))
+    ended = run(results, "--parts", "suite-contract", PYTHONPATH=hidden("pytest", tmp_path / "hidden"))
     assert ended.returncode == 0, ended.stdout
     (about,) = content(results, "summary")
     assert (about["status"], about["reason"]) == ("skipped", "nothing ran. all tests: No module named 'pytest'")
-    assert content(results, "suite-stores")["status"] == "skipped"
+    assert content(results, "suite-contract")["status"] == "skipped"
 
 
 def files_of_suites() -> list[Path]:
@@ -244,10 +244,10 @@ def test_the_results_of_an_earlier_run_are_set_aside(tmp_path: Path) -> None:
     for name in ("summary.json", "times.json", "times.log", "mine.json"):
         (results / name).write_text("[]")
     hiding = hidden("pytest", tmp_path / "hidden")  # so that this part is over soon
-    of_part = {"summary.json", "suite-stores.json", "suite-stores.log"}
+    of_part = {"summary.json", "suite-contract.json", "suite-contract.log"}
     for n in (1, 2):
-        ended = run(results, "--parts", "suite-stores", PYTHONPATH=hiding)
-        assert [about["part"] for about in content(results, "summary")] == ["suite-stores"]
+        ended = run(results, "--parts", "suite-contract", PYTHONPATH=hiding)
+        assert [about["part"] for about in content(results, "summary")] == ["suite-contract"]
         assert {path.name for path in results.glob("*.*")} == of_part | {"mine.json"}
         assert (results / f"before-{n}" / "summary.json").exists()
         with zipfile.ZipFile(results.with_suffix(".zip")) as archive:
