@@ -68,6 +68,7 @@ def content(results: Path, part: str) -> Any:
     return json.loads((results / f"{part}.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_every_part_has_its_files_though_one_fails_and_one_hangs(
     whole: tuple[subprocess.CompletedProcess[str], Path],
 ) -> None:
@@ -87,6 +88,7 @@ def test_every_part_has_its_files_though_one_fails_and_one_hangs(
         }
 
 
+@pytest.mark.slow
 def test_the_files_hold_what_was_found(whole: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     results = whole[1]
     facts = {row.get("what"): row.get("value") for row in content(results, "versions")["rows"]}

@@ -27,12 +27,6 @@ RUNS: dict[str, tuple[str, str, Callable[[], VecEnv], tuple[type[ReplayBuffer], 
     ),
     "SAC": (
         "SAC",
-        "MlpPolicy",
-        lambda: make_vec_env("Pendulum-v1", n_envs=2, seed=0),
-        (ReplayBuffer, CompressedReplayBuffer),
-    ),
-    "SAC, dict": (
-        "SAC",
         "MultiInputPolicy",
         lambda: make_vec_env(lambda: BitFlippingEnv(n_bits=4, continuous=True), n_envs=2, seed=0),
         (DictReplayBuffer, CompressedDictReplayBuffer),

@@ -14,7 +14,7 @@ if __name__ == "__main__":
             rows.check("before")
             rows.buffer.sample()
         for call in (rows.prepare, lambda buffer=rows.buffer: buffer.sample):
-            for error in at_every_allocation(call, spare_torch=True):
+            for error in at_every_allocation(call, step=2, spare_torch=True):
                 n_failed += bool(error)
                 rows.check(error)
         rows.check_end()

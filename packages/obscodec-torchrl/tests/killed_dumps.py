@@ -171,7 +171,7 @@ if __name__ == "__main__":
     ours = [filled(CompressedStorage(2 * n_steps, decide_after=4), data) for data in (old, new)]
     with tempfile.TemporaryDirectory() as root:
         ours[0].dumps(Path(root) / "ours")
-        print("over ours:", dict(at_lines(Path(root) / "ours", old, ours[1], new, step=5)))
+        print("over ours:", dict(at_lines(Path(root) / "ours", old, ours[1], new, step=11)))
         filled(LazyTensorStorage(2 * n_steps), old).dumps(Path(root) / "stock")
-        print("over TorchRL's:", dict(at_lines(Path(root) / "stock", old, ours[1], new, step=7)))
+        print("over TorchRL's:", dict(at_lines(Path(root) / "stock", old, ours[1], new, step=17)))
         print("at random times:", dict(at_random_times(Path(root) / "random", ours, n_kills, seed=n_kills)))

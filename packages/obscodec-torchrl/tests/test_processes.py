@@ -65,13 +65,6 @@ def test_a_collector_writes_into_the_buffer_itself() -> None:
     assert_whole(buffer, 600)
 
 
-@pytest.mark.slow
-def test_collectors_in_other_processes_fill_a_buffer() -> None:
-    for collector_class in (MultiSyncCollector, MultiAsyncCollector):
-        collector = collector_class([stacked_square, stacked_square], None, frames_per_batch=100, total_frames=600)
-        assert_whole(filled(collector, CompressedStorage, 600), 600)
-
-
 def test_environments_that_take_turns_fill_a_buffer_of_one_axis() -> None:
     environments = SerialEnv(4, [lambda speed=speed: stacked_square(speed) for speed in (1, 2, 3, 4)])
     collector = Collector(environments, None, frames_per_batch=80, total_frames=640)
@@ -121,14 +114,12 @@ def test_workers_read_and_write_the_storage() -> None:
 
 @pytest.mark.slow
 def test_workers_of_a_collector_write_into_the_buffer_themselves() -> None:
-    for collector_class in (MultiSyncCollector, MultiAsyncCollector):
-        buffer = TensorDictReplayBuffer(storage=CompressedStorage(600), batch_size=32)
-        collector = collector_class(
-            [stacked_square, stacked_square], None, frames_per_batch=100, total_frames=600, replay_buffer=buffer
-        )
-        assert all(steps is None for steps in collector)
-        collector.shutdown()
-        assert_whole(buffer, 600)
+    buffer = TensorDictReplayBuffer(storage=CompressedStorage(600), batch_size=32)
+    workers = [stacked_square, stacked_square]
+    collector = MultiAsyncCollector(workers, None, frames_per_batch=100, total_frames=600, replay_buffer=buffer)
+    assert all(steps is None for steps in collector)
+    collector.shutdown()
+    assert_whole(buffer, 600)
 
 
 @pytest.mark.slow
