@@ -1,4 +1,8 @@
-"""Compressed replay and rollout buffers for Stable-Baselines3 and sb3-contrib."""
+"""Compressed replay and rollout buffers for Stable-Baselines3 and sb3-contrib.
+
+SB3's own code runs on arrays of the core, and is replaced only where speed needs it. This package never knows how a
+store keeps tensors.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

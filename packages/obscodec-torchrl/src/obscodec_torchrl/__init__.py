@@ -1,4 +1,7 @@
-"""Compressed storage for TorchRL's replay buffers."""
+"""Compressed storage for TorchRL's replay buffers.
+
+It never draws or orders items: TorchRL's samplers and writers do.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,7 @@
-"""Columns: arrays of what an environment says at each step, such as rewards, actions and flags."""
+"""Columns: actions, rewards and flags of all steps, in a byte each.
+
+A column turns numbers into codes and back, bit for bit. It never knows what a number means, nor where an episode ends.
+"""
 
 from obscodec.columns.column import Column
 from obscodec.columns.items import N_WORDS, find_items, swap_row

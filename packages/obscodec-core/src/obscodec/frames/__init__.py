@@ -1,7 +1,7 @@
 """Frames by id, each stored once, in blocks.
 
 It compares frames, fills blocks and counts references. It never knows what an observation is made of, nor who has an
-id, but for the rows of ids that a step writes.
+id, but for the rows of ids and of columns that a step writes.
 """
 
 from obscodec.frames.coder_for import new_coder

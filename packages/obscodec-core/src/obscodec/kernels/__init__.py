@@ -1,6 +1,6 @@
 """The building blocks of compiled kernels: the compiler, and memory by its address.
 
-Other rooms write their kernels with these names, not with those of numba. It never knows what the bytes mean.
+Other rooms write their kernels with these names, not with those of numba. They never know what the bytes mean.
 """
 
 from obscodec.kernels.compiler import (

@@ -1,4 +1,7 @@
-"""Compiled loops that write and read streams: varints, LZ4 blocks, and frames as patches of each other."""
+"""Compiled loops that write and read streams: varints, LZ4 blocks, and frames as patches of each other.
+
+They work on memory of the caller, and check what they read. They never know ids, stores or the spec of a codec.
+"""
 
 from obscodec.streams.blocks import NO_PATCHES, NO_VERSIONS, copy_frames, read_blocks, read_versions
 from obscodec.streams.lz4 import N_HEADS, encode_lz4, index_dictionary

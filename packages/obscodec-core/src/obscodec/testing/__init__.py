@@ -5,7 +5,7 @@
     class TestMyCodec(CodecContract):
         spec = "my-codec:3"
 
-Any test runner that calls methods named ``test_*`` will do.
+Any test runner that calls methods named ``test_*`` will do. A law calls what users call, and never looks inside.
 """
 
 from obscodec.testing.codec_contract import CodecContract

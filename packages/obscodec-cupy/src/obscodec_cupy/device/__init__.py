@@ -1,4 +1,4 @@
-"""The device itself: arrays, streams, events, uploads, compiled kernels.
+"""The device itself: arrays, CUDA streams, events, uploads, compiled kernels, and encoded streams as bytes.
 
-Only this room calls CuPy. It never knows streams or frames.
+Only this room calls CuPy. It never looks into an encoded stream, and never knows the frames of a store.
 """
