@@ -70,7 +70,7 @@ def test_the_remedy_works(tmp_path):
     DQN("MlpPolicy", env_of(2), **OPTIONS).learn(42, callback=SnapshotCallback(10, tmp_path))
     path = tmp_path / "rl_model_replay_buffer"
     model = DQN.load(tmp_path / "rl_model_40_steps.zip", env=env_of(3), device="cpu")
-    with pytest.warns(UserWarning, match="38 steps have no room in 3 environments .*: the oldest 2 are left out"):
+    with pytest.warns(UserWarning, match="38 steps can't all be kept in 3 environments: the oldest 2 are left out"):
         model.replay_buffer = CompressedReplayBuffer.load(path, generation=40, device="cpu").with_envs(3)
     model.learn(60, callback=SnapshotCallback(10, tmp_path), reset_num_timesteps=False)
     resumed = resume(DQN, tmp_path, env_of(3), device="cpu")

@@ -170,7 +170,9 @@ def test_a_limit_that_uncompressed_observations_exceed_is_refused_at_once(spills
         options = {"max_bytes": max_bytes, "spill": tmp_path if spills else None}
         return CompressedReplayBuffer(size, vectors, spaces.Discrete(4), "cpu", **options)
 
-    with pytest.raises(ShapeError, match=r"^max_bytes must be \d+ or more, got 1000000: 10000 steps take") as told:
+    with pytest.raises(
+        ShapeError, match=r"^max_bytes must be [\d,]+ or more for 10,000 steps, got 1,000,000: unc"
+    ) as told:
         new(10_000, 1_000_000)
     least, n_fit = re.search(r"must be (\d+) or .*room for (\d+) steps", str(told.value)).groups()
     assert (new(10_000, int(least)).max_bytes, new(int(n_fit), 1_000_000).buffer_size) == (int(least), int(n_fit))
@@ -190,7 +192,7 @@ def test_a_buffer_is_loaded_with_another_limit(tmp_path):
         assert loaded.max_bytes == limit
         assert (loaded.stats().disk_bytes == 0) == (limit > LIMIT)
         check_sample(loaded, 459)
-    with pytest.raises(ShapeError, match=r"has a buffer that does not fit: .*load takes another max_bytes$"):
+    with pytest.raises(ShapeError, match=r"has a buffer that does not fit: .*Pass a larger max_bytes to load$"):
         CompressedReplayBuffer.load(tmp_path / "saved", max_bytes=1000, spill=tmp_path / "spill", device="cpu")
 
 
@@ -241,14 +243,15 @@ class OtherGoals(HerReplayBuffer):
 def test_a_class_that_samples_in_its_own_way_needs_a_folder(kind, tmp_path):
     more = {"env": None} if issubclass(kind, HerReplayBuffer) else {}
     arguments = (100, GOALS if more else IMAGE, spaces.Discrete(4))
-    text = "max_bytes drops the oldest steps, which needs SB3's own sample: pass spill, too, or leave it out"
+    why = "and this class samples in its own way, which could draw them"
+    text = f"max_bytes drops the oldest steps, {why}: pass spill, too, or leave max_bytes out"
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         kind(*arguments, **more, max_bytes=LIMIT)
     kind(*arguments, **more, max_bytes=LIMIT, spill=tmp_path)
 
 
 def test_a_rollout_needs_all_its_steps(tmp_path):
-    text = "max_bytes drops the oldest steps, and a rollout needs all of them: pass spill, too, or leave it out"
+    text = "max_bytes drops the oldest steps, and a rollout needs all of them: pass spill, too, or leave max_byte"
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         CompressedRolloutBuffer(100, IMAGE, spaces.Discrete(4), max_bytes=LIMIT)
     ours = CompressedRolloutBuffer(

@@ -246,7 +246,7 @@ def test_a_rollout_that_is_forgotten_takes_no_memory(kind):
         assert store.stats().n_tensors == 0
 
 
-WRONG = "expected shape (2, 4, 12, 12), got (2, 3, 12, 12)"
+WRONG = "observations: expected shape (2, 4, 12, 12), got (2, 3, 12, 12)"
 
 
 def test_a_wrong_observation_is_refused_by_rollout_buffers():

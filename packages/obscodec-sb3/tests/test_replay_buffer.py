@@ -198,10 +198,10 @@ def test_a_rebuilt_buffer_holds_the_same_and_goes_on_on_its_own(rebuild):
 
 
 GOOD = random_steps(SPACES["channel-first images"], ACTIONS["discrete"], 2, 1, seed=1)[0]
-IMAGES = "expected shape (2, 4, 12, 12), got (2, 3, 12, 12)"
+IMAGES = "observations: expected shape (2, 4, 12, 12), got (2, 3, 12, 12)"
 CAST = (
-    "values of dtype float64, such as {}, would be changed by dtype uint8: cast them yourself, or use a dtype that can "
-    "hold them"
+    "observations: values of dtype float64, such as {}, would be changed by dtype uint8: cast them yourself, or use a "
+    "dtype that can hold them"
 )
 MASK = "a MaskedArray would lose its mask: fill it, as in x.filled(0), or store x.data and x.mask as two arrays"
 INFOS = "infos must be a list of a dict for each environment, got "
@@ -210,7 +210,7 @@ REFUSED = {
     "shape of next_obs": (1, GOOD[1][:, 1:], obscodec.ShapeError, IMAGES),
     "dtype of obs": (0, GOOD[0] + 0.5, obscodec.DTypeError, CAST.format(GOOD[0].flat[0] + 0.5)),
     "dtype of next_obs": (1, GOOD[1] + 0.5, obscodec.DTypeError, CAST.format(GOOD[1].flat[0] + 0.5)),
-    "action": (2, np.zeros(3), obscodec.ShapeError, "expected actions of shape (2, 1), of 2 environments, got (3,)"),
+    "action": (2, np.zeros(3), obscodec.ShapeError, "expected actions of shape (2, 1) (n_envs=2), got (3,)"),
     "reward": (3, np.zeros(3), obscodec.ShapeError, "expected rewards of shape (2,), got (3,)"),
     "done": (4, np.zeros(3), obscodec.ShapeError, "expected dones of shape (2,), got (3,)"),
     "number of infos": (5, [{}], obscodec.ShapeError, "expected infos of 2 environments, got 1"),
@@ -222,12 +222,12 @@ REFUSED = {
         obscodec.DTypeError,
         "expected an array, or numbers in lists of equal lengths, got [[0], [1, 2]]",
     ),
-    "masked obs": (0, np.ma.masked_array(GOOD[0]), obscodec.DTypeError, MASK),
-    "masked next_obs": (1, np.ma.masked_array(GOOD[1]), obscodec.DTypeError, MASK),
+    "masked obs": (0, np.ma.masked_array(GOOD[0]), obscodec.DTypeError, f"observations: {MASK}"),
+    "masked next_obs": (1, np.ma.masked_array(GOOD[1]), obscodec.DTypeError, f"observations: {MASK}"),
     "masked actions": (2, np.ma.masked_array([0, 1]), obscodec.DTypeError, MASK),
     "masked rewards": (3, np.ma.masked_array([0.0, 1.0]), obscodec.DTypeError, MASK),
     "masked dones": (4, [np.ma.masked_array(0), 1], obscodec.DTypeError, MASK),
-    "text for obs": (0, "10", obscodec.ShapeError, "expected shape (2, 4, 12, 12), got ()"),
+    "text for obs": (0, "10", obscodec.ShapeError, "observations: expected shape (2, 4, 12, 12), got ()"),
     "text for rewards": (
         3,
         ["1", "2"],

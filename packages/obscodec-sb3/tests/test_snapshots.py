@@ -149,7 +149,7 @@ def test_a_buffer_of_goals_gets_its_environment_when_it_is_loaded(tmp_path):
     check_equal(buffer, loaded)
     assert len(first_items(tmp_path, 10)["observations.desired_goal"]) == 10  # without an environment
     buffer.infos[0, 0] = {"something": 1}
-    with pytest.raises(DTypeError, match="infos has Python objects"):
+    with pytest.raises(DTypeError, match=r"infos has Python objects.* leave copy_info_dict out"):
         buffer.save(tmp_path)
 
 
@@ -158,8 +158,8 @@ def test_what_is_no_snapshot_of_the_class_is_refused_by_name(tmp_path):
     obscodec.save(obscodec.RingBuffer(4, {"done": obscodec.Field((), np.bool_)}), tmp_path / "ring")
     (tmp_path / "buffer.pkl").write_bytes(b"")
     for name, text in (
-        ("replay", "has a CompressedReplayBuffer, load it by CompressedReplayBuffer.load"),
-        ("ring", "has a RingBuffer, load it by obscodec.load"),
+        ("replay", "has a CompressedReplayBuffer: call CompressedReplayBuffer.load"),
+        ("ring", "has a RingBuffer: call obscodec.load"),
         ("buffer.pkl", "is a file: a snapshot is a folder; what save_replay_buffer wrote is for model.load_replay_buf"),
     ):
         with pytest.raises(SnapshotError, match=f"{name} {re.escape(text)}"):
@@ -475,5 +475,5 @@ def test_an_argument_that_no_buffer_takes_is_refused(tmp_path, monkeypatch):
     arguments = {**buffer.arguments(), "extra": 3}
     monkeypatch.setattr(buffer, "arguments", lambda: arguments, raising=True)
     buffer.save(tmp_path)
-    with pytest.raises(SnapshotError, match="that no obscodec writes: CompressedReplayBuffer got an unexpected"):
+    with pytest.raises(SnapshotError, match="that obscodec never writes: CompressedReplayBuffer got an unexpected"):
         CompressedReplayBuffer.load(tmp_path, device="cpu")

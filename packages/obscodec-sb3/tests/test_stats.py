@@ -46,16 +46,16 @@ def test_stats_count_the_observations_of_each_key():
     assert stats.n_samples == 2
     assert 0 < stats.sample_s < 10
     assert repr(buffer) == (
-        f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2, {stats.raw_bytes} bytes in "
-        f"{stats.total_bytes}, {stats.ratio:.1f} times smaller\n  image: uint8[4, 84, 84] delta-rle|lz4:6; vector: "
-        "float32[3])"
+        f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2, {stats.raw_bytes:,} bytes "
+        f"uncompressed, {stats.total_bytes:,} in memory: {stats.ratio:.1f} times smaller\n"
+        "  image: uint8[4, 84, 84] delta-rle|lz4:6; vector: float32[3])"
     )
     image = stats.fields["image"]
     assert (image.codec, image.block_frames) == ("delta-rle|lz4:6", 16)
     assert str(stats).splitlines()[1:] == [
         f"  image: delta-rle|lz4:6, blocks of 16: {image.choice.reason}",
         "  vector: uncompressed",
-        f"  {stats.projected_bytes} bytes when full",
+        f"  about {stats.projected_bytes:,} bytes when full",
     ]
 
 

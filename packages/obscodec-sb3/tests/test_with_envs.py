@@ -251,7 +251,7 @@ def test_a_limit_of_bytes_stays(spills, tmp_path):
         assert found[:2] == frames[one]
 
 
-@pytest.mark.filterwarnings("ignore:200 steps have no room in 3 environments")
+@pytest.mark.filterwarnings("ignore:200 steps can't all be kept in 3 environments")
 def test_a_training_goes_on_with_other_environments(tmp_path):
     kind = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
     model = DQN("MlpPolicy", make_vec_env("CartPole-v1", 2), learning_starts=20, buffer_size=300, device="cpu", **kind)

@@ -190,7 +190,8 @@ def test_what_items_depend_on_stays(name):
     storage.set(range(10), TensorDict({"pixels": torch.zeros(10, 40, 40, dtype=torch.uint8)}, [10]))
     before = getattr(storage, name)
     with pytest.raises(
-        AttributeError, match=rf"^{name} of a CompressedStorage stays {re.escape(repr(before))}: make another "
+        AttributeError,
+        match=rf"^{name} of a CompressedStorage can't be changed, it is {re.escape(repr(before))}: make another ",
     ):
         setattr(storage, name, 2)
     assert getattr(storage, name) == before

@@ -344,7 +344,7 @@ def test_a_state_of_no_storage_is_refused_and_changes_nothing(tmp_path: Path, pa
     with pytest.raises((SnapshotError, RuntimeError, FieldError, ShapeError)) as error:
         load(storage, saved.arguments(), state, tmp_path)
     if path not in ("axes/0", "is_tree", "leaves", "leaves/0/path"):
-        assert re.match(re.escape(str(tmp_path)) + " has a content that no obscodec writes: .+", str(error.value))
+        assert re.match(re.escape(str(tmp_path)) + " has content that obscodec never writes: .+", str(error.value))
     assert (storage[:].clone() == steps(50, 10)).all()
 
 

@@ -102,10 +102,10 @@ def test_a_limit_that_what_can_not_spill_exceeds_is_refused_at_the_first_write(n
             raise
         check_equal(buffer[:].reshape(-1).exclude("index"), vectors.reshape(-1))
 
-    text = "^max_bytes must be (\\d+) or more, got 3000000: 10000 steps take .* room for (\\d+) steps or"
+    text = "^max_bytes must be ([\\d,]+) or more for 10,000 steps, got 3,000,000: .* room for ([\\d,]+) steps or"
     with pytest.raises(obscodec.ShapeError, match=text) as caught:
         written(10_000, 3_000_000)
-    least, n_fit = map(int, re.search(text, str(caught.value)).groups())
+    least, n_fit = (int(n.replace(",", "")) for n in re.search(text, str(caught.value)).groups())
     assert least == 10_000 * (400 + 4 + 8)  # a vector, an id, and the index that the buffer adds
     written(10_000, least + 100_000)
     written(n_fit // 2 * 2, 3_000_000)

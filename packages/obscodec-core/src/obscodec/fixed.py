@@ -25,7 +25,7 @@ class Fixed(Generic[T]):
         3
         >>> Ring(3).capacity = 4
         Traceback (most recent call last):
-        AttributeError: capacity of a Ring stays 3: make a new ring
+        AttributeError: capacity of a Ring can't be changed, it is 3: make a new ring
     """
 
     def __init__(self, remedy: str) -> None:
@@ -42,12 +42,12 @@ class Fixed(Generic[T]):
     def __set__(self, owner: Any, value: T) -> None:
         values = vars(owner)
         if self._name in values:
-            what = f"{self._name} of a {type(owner).__name__} stays {values[self._name]!r}"
+            what = f"{self._name} of a {type(owner).__name__} can't be changed, it is {values[self._name]!r}"
             raise AttributeError(f"{what}: {self._remedy}", name=self._name, obj=owner)
         values[self._name] = value
 
     def __delete__(self, owner: Any) -> None:
-        raise AttributeError(f"{self._name} of a {type(owner).__name__} stays", name=self._name, obj=owner)
+        raise AttributeError(f"{self._name} of a {type(owner).__name__} can't be deleted", name=self._name, obj=owner)
 
 
 class Option:
@@ -62,7 +62,7 @@ class Option:
         'raw'
         >>> Storage(codec="raw").codec = "auto"
         Traceback (most recent call last):
-        AttributeError: codec of a Storage stays 'raw': make another one
+        AttributeError: codec of a Storage can't be changed, it is 'raw': make another one
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -75,7 +75,8 @@ class Option:
         name = type(owner).__name__
         if "_given" not in vars(owner):
             raise AttributeError(f"{self._name} is an option of a {name}: give your own attribute another name")
-        raise AttributeError(f"{self._name} of a {name} stays {self.__get__(owner)!r}: make another one")
+        what = f"{self._name} of a {name} can't be changed, it is {self.__get__(owner)!r}"
+        raise AttributeError(f"{what}: make another one")
 
 
 class FixedMapping(Fixed[Mapping[str, T]]):

@@ -184,16 +184,16 @@ class BufferStats:
     @property
     def summary(self) -> str:
         """The size of all, in a line."""
+        if not self.raw_bytes:
+            return f"empty, {self.total_bytes:,} bytes in memory"
         ratio = self.ratio
-        if not ratio:  # it holds nothing, and keeps memory for what comes
-            return f"{self.raw_bytes} bytes in {self.total_bytes}"
-        times = f"{ratio:.1f} times smaller" if ratio >= 1 else f"{1 / ratio:.2f} times larger"
-        return f"{self.raw_bytes} bytes in {self.total_bytes}, {times}"
+        times = f"{ratio:.1f} times smaller" if ratio >= 1.05 else f"{1 / ratio:.2f} times as large"
+        return f"{self.raw_bytes:,} bytes uncompressed, {self.total_bytes:,} in memory: {times}"
 
     def __str__(self) -> str:
         names: dict[str, list[str]] = {}  # of fields that are encoded together
         for name, of in self.fields.items():
             names.setdefault("uncompressed" if isinstance(of, int) else of.encoding, []).append(name)
         lines = [f"  {', '.join(of)}: {how}" if any(of) else f"  {how}" for how, of in names.items()]
-        full = [] if self.projected_bytes is None else [f"  {self.projected_bytes} bytes when full"]
+        full = [] if self.projected_bytes is None else [f"  about {self.projected_bytes:,} bytes when full"]
         return "\n".join([self.summary, *lines, *full])

@@ -204,8 +204,8 @@ def test_a_large_array_is_not_decoded_as_a_whole_by_accident():
     largest, too_large = TensorArray.zeros((64,), store), TensorArray.zeros((65,), store)
     assert np.asarray(largest).nbytes == 1 << 26
     text = (
-        "a TensorArray of 68157440 bytes is not decoded as a whole by accident, only up to 67108864: index it, as in "
-        "array[:100], or array[:] for all"
+        "decoding this whole TensorArray takes 68,157,440 bytes, and numpy.asarray stops at 67,108,864: index it, as "
+        "in array[:100], or array[:] for all"
     )
     for convert in (np.asarray, np.array, np.ascontiguousarray, np.sum):
         with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):

@@ -82,7 +82,7 @@ def test_a_wrong_step_is_refused_by_name():
     text = "field 'image': expected shape (2, 40, 40), got (2, 40)"
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
         arrays.step("image", np.zeros((2, 40), np.uint8))
-    with pytest.raises(ShapeError, match=f"^{re.escape('expected shape (2, 3), got (2, 4)')}$"):
+    with pytest.raises(ShapeError, match=f"^{re.escape('observations: expected shape (2, 3), got (2, 4)')}$"):
         arrays.step("", np.zeros((2, 4), np.float32))
     with pytest.raises(DTypeError, match=r"^field 'image': values of dtype float64, such as 0.5, would be changed"):
         arrays.step("image", np.full((2, 40, 40), 0.5))
@@ -105,9 +105,10 @@ def test_stats_count_every_array_and_every_store_once():
     assert stats.fields == {"obs": store, "next_obs": store, "vector": 8 * 12}
     assert stats.raw_bytes == 2 * 8 * 1600 + 8 * 12
     assert stats.total_bytes == store.total_bytes + 8 * 12 + 2 * 8 * 4
-    assert stats.summary == f"{stats.raw_bytes} bytes in {stats.total_bytes}, {1 / stats.ratio:.2f} times larger"
+    size = f"{stats.raw_bytes:,} bytes uncompressed, {stats.total_bytes:,} in memory"
+    assert stats.summary == f"{size}: {1 / stats.ratio:.2f} times as large"
     assert replace(stats, raw_bytes=1000, fields={}, waiting_bytes=100, id_bytes=0, other_bytes=0).summary == (
-        "1000 bytes in 100, 10.0 times smaller"
+        "1,000 bytes uncompressed, 100 in memory: 10.0 times smaller"
     )
     assert str(stats) == f"{stats.summary}\n  obs, next_obs: {store.encoding}\n  vector: uncompressed"
 
@@ -160,7 +161,7 @@ def test_an_error_of_a_codec_names_the_field():
     text = r"pred takes images of uint8, .*, got float32\[17\]: use zstd:3$"
     with pytest.raises(SpecError, match=f"^field 'vector': {text}"):
         ArraySet({"image": image, "vector": vector})
-    with pytest.raises(SpecError, match=f"^{text}"):
+    with pytest.raises(SpecError, match=f"^observations: {text}"):
         ArraySet({"": vector})
     with pytest.raises(ShapeError, match=r"^field 'image': axis 0 of shape \(40, 40\) does not divide into 3 frames$"):
         ArraySet({"image": Field((40, 40), np.uint8, frame_stack=3)})

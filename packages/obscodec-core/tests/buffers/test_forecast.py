@@ -14,8 +14,8 @@ from obscodec.runtime import free_memory
 SIDE = 84
 TEXT = (
     r"(?P<steps>\d+) steps will take about (?P<size>[\d.,]+) (?P<unit>[GT]B), judging by (?P<n>\d+) steps, and the "
-    r"machine has (?P<free>[\d.]+ [GT]B) free: make the buffer smaller, or pass max_bytes, and spill, a folder, to "
-    r"keep on a disk what exceeds it; stats\(\) has the size of each field"
+    r"machine has (?P<free>[\d.]+ [GT]B) free: make the buffer smaller, or pass max_bytes, with spill=folder to "
+    r"keep the rest on disk; stats\(\) shows the size of each field"
 )
 
 

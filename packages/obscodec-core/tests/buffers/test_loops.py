@@ -259,10 +259,8 @@ def test_an_index_is_valid_until_its_step_is_overwritten():
         for name, array in batch.items():
             np.testing.assert_array_equal(found[name], array[~gone])
         if gone.any():
-            text = (
-                f"the steps that are stored have the indices {buffer.indices.start} to {buffer.indices.stop - 1}, got "
-            )
-            with pytest.raises(SlotError, match=f"^{text}{indices.min()} to {indices.max()}: "):
+            stored = f"^steps with the indices {buffer.indices.start} to {buffer.indices.stop - 1} are stored, got "
+            with pytest.raises(SlotError, match=f"{stored}{indices.min()} to {indices.max()}: earlier ones are overw"):
                 buffer.take(indices)
         buffer.append(**more[k])
     assert gone.sum() > 25
@@ -370,7 +368,7 @@ def test_an_epoch_has_every_step_once():
     batches = buffer.epochs(32, 0, n_epochs=2)
     for step in steps(CAPACITY):  # of which none is drawn, though they come before the first batch
         buffer.append(**step)
-    with pytest.raises(SlotError, match=r": steps before the first are overwritten$"):
+    with pytest.raises(SlotError, match=r": earlier ones are overwritten, later ones not appended yet$"):
         next(batches)
 
 
@@ -413,8 +411,8 @@ def test_a_refused_extend_stores_nothing():
     good = {name: np.stack([step[name] for step in steps(4)]) for name in fields()}
     refused = [
         ({"reward": good["reward"][:3]}, ShapeError,
-         "all fields have as many steps, got obs 4, next_obs 4, reward 3, terminated 4, truncated 4, valid 4, "
-         "number 4"),
+         "all fields must have the same number of steps, got obs 4, next_obs 4, reward 3, terminated 4, truncated 4, "
+         "valid 4, number 4"),
         ({"obs": good["obs"][0]}, ShapeError, "field 'obs': expected shape (3, 3, 3, 2), got (3, 3, 2)"),
         ({"obs": 3}, ShapeError, "field 'obs': expected an array of steps, got a number"),
         ({"number": good["number"] + 0.5}, DTypeError,
@@ -469,7 +467,7 @@ NAMES = ", ".join(fields())
 REFUSED = [
     (lambda ring: ring.sample(2, replace=0.5), DTypeError, "replace must be True or False, got 0.5"),
     (lambda ring: ring.sample(1000, replace=False), ShapeError,
-     "batch is 1000, and without replacement there are 102 steps to draw"),
+     "102 steps can be drawn without replacement, got batch=1000: ask for fewer"),
     (lambda ring: ring.sample(2, p=[0.5, 0.5]), ShapeError,
      "p has a probability for each step and environment, (40, 3), got shape (2,)"),
     (lambda ring: ring.sample(2, p=np.full((40, 3), -1)), ShapeError,
@@ -494,7 +492,7 @@ REFUSED = [
     (lambda ring: ring.sample(2, n_step=2, gamma=1, reward=["reward"]), FieldError,
      f"n_step adds rewards, and no field is named ['reward'], there are {NAMES}: pass reward, the name of one"),
     (lambda ring: ring.sample(5, replace=False, p=np.arange(120) > 117), ShapeError,
-     "batch is 5, and without replacement there are 2 steps to draw"),
+     "2 steps can be drawn without replacement, got batch=5: ask for fewer"),
     (lambda ring: ring.sample(2, p="abc"), DTypeError,
      "p must be real numbers, got 'abc': pass an array of them"),
     (lambda ring: ring.sample(2, p=[[1], [1, 2]]), DTypeError,
@@ -543,7 +541,7 @@ REFUSED_BUFFERS = [
     ({"stack": {"next_obs": 3}}, FieldError,
      "'next_obs' is the next of 'obs', and stacked as that is: leave it out of stack"),
     ({"fields": fields() | {"x": Field((), np.int64, next_of="number"), "y": Field((), np.int64, next_of="x")}},
-     FieldError, "a field shares the store of one that has its own, 'y' that of 'x'"),
+     FieldError, "'y' can't share the store of 'x', which has none of its own: name the field that owns the store"),
     ({"fields": fields() | {"x": Field((), np.int8, next_of="number")}}, ShapeError,
      "fields that share a store have one shape and dtype, 'x' is int8[], 'number' is int64[]"),
     ({"fields": {"obs": (84, 84)}}, DTypeError,
@@ -639,5 +637,5 @@ def test_many_steps_of_an_episode_that_is_short_take_no_time():
 def test_rewards_that_are_stacked_are_not_added():
     buffer = RingBuffer(5, fields(), N_ENVS, {"reward": 2}, "truncated", pad="zeros")
     buffer.append(**steps(1)[0])
-    with pytest.raises(FieldError, match=r"^n_step adds rewards, and field 'reward' is read as a stack$"):
+    with pytest.raises(FieldError, match=r"^n_step adds single rewards: leave 'reward' out of stack$"):
         buffer.sample(1, n_step=2, gamma=1)

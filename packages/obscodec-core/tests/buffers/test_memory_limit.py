@@ -178,8 +178,8 @@ def test_one_warning_says_what_ran_out_and_what_to_do():
     (warning,) = caught
     n, rest = str(warning.message).split(" ", 1)
     assert re.fullmatch(
-        r"of 10000 steps have reached max_bytes, 1200000, with \d+ bytes each: from now on the oldest go. Allow more "
-        r"bytes, or pass spill, a folder, to keep all",
+        r"of 10000 steps have reached max_bytes, 1200000, with \d+ bytes each: from now on the oldest steps are "
+        r"dropped. To keep them, allow more bytes, or pass spill, a folder",
         rest,
     )
     assert len(buffer) <= int(n) + 16
@@ -228,9 +228,9 @@ def test_bad_limits_are_refused(tmp_path):
         (DTypeError, "max_bytes must be a number of bytes, or None, got '5B': write 5", {"max_bytes": "5B"}),
         (
             ShapeError,
-            f"max_bytes must be {least} or more, got {least - 1}: {capacity} steps take so many bytes in uncompressed "
-            "fields and ids, which neither move to files nor go with their steps. Allow more bytes, name a codec for "
-            f"large fields, or make room for {capacity - 1} steps or fewer",
+            f"max_bytes must be {least:,} or more for {capacity:,} steps, got {least - 1:,}: uncompressed fields and "
+            "ids take that much, and keep it when steps are dropped or move to files. Allow more bytes, or name a "
+            f"codec for large fields, or make room for {capacity - 1:,} steps or fewer",
             {"max_bytes": least - 1},
         ),
         (
@@ -362,16 +362,17 @@ def test_a_limit_that_plain_fields_and_ids_exceed_is_refused_at_once(name, spill
     limit = 100_000 if name == "ids" else 8 << 20
     with pytest.raises(ShapeError) as caught:
         made(100_000, limit)
-    least, n_fit = re.fullmatch(
-        rf"max_bytes must be (\d+) or more, got {limit}: 100000 steps take so many bytes in uncompressed fields and "
-        r"ids, which neither move to files nor go with their steps\. Allow more bytes, name a codec for large fields, "
-        r"or make room for (\d+) steps or fewer",
+    told = re.fullmatch(
+        rf"max_bytes must be ([\d,]+) or more for 100,000 steps, got {limit:,}: uncompressed fields and ids take that "
+        r"much, and keep it when steps are dropped or move to files\. Allow more bytes, or name a codec for large "
+        r"fields, or make room for ([\d,]+) steps or fewer",
         str(caught.value),
-    ).groups()
-    made(100_000, int(least))
-    made(int(n_fit), limit)
+    )
+    least, n_fit = (int(n.replace(",", "")) for n in told.groups())
+    made(100_000, least)
+    made(n_fit, limit)
     with pytest.raises(ShapeError):
-        made(100_000, int(least) - 1)
+        made(100_000, least - 1)
     with pytest.raises(ShapeError):
         made(int(n_fit) + 100, limit)
 
@@ -381,10 +382,12 @@ def test_a_buffer_is_loaded_with_another_limit(tmp_path):
     buffer = limited(1_200_000, 300, spill=tmp_path / "spill")
     fill(buffer, steps := [], 300)
     obscodec.save(buffer, tmp_path / "saved")
-    with pytest.raises(ShapeError, match=r"has a buffer that does not fit: .*load takes another max_bytes$") as caught:
+    with pytest.raises(
+        ShapeError, match=r"has a buffer that does not fit: .*Pass a larger max_bytes to load$"
+    ) as caught:
         obscodec.load(tmp_path / "saved", max_bytes=1000, spill=tmp_path)
-    least = int(re.search(r"max_bytes must be (\d+)", str(caught.value))[1])
-    with pytest.raises(HeapFull, match=r"has a buffer that does not fit: .*\. load takes another max_bytes$"):
+    least = int(re.search(r"max_bytes must be ([\d,]+)", str(caught.value))[1].replace(",", ""))
+    with pytest.raises(HeapFull, match=r"has a buffer that does not fit: .*\. Pass a larger max_bytes to load$"):
         obscodec.load(tmp_path / "saved", max_bytes=least, spill=tmp_path)
     with pytest.raises(DTypeError, match="max_bytes must be a number of bytes, or None, got '2 MB'"):
         obscodec.load(tmp_path / "saved", max_bytes="2 MB", spill=tmp_path)

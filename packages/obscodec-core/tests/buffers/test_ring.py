@@ -360,7 +360,7 @@ def test_a_buffer_is_printed_in_two_lines():
     fields = FIELDS | {"next": Field((3, 2), np.uint8, next_of="frame"), "image": Field((84, 84), np.uint8)}
     buffer = RingBuffer(500, fields, n_envs=2)
     assert repr(buffer) == (
-        "RingBuffer(0 of 500 steps, n_envs=2, 0 bytes in 0, 1.0 times smaller\n  frame: uint8[3, 2] zstd:1; "
+        "RingBuffer(0 of 500 steps, n_envs=2, empty, 0 bytes in memory\n  frame: uint8[3, 2] zstd:1; "
         "state: float32[2]; action: int64[]; done: bool[]; next: uint8[3, 2] with frame; image: uint8[84, 84] auto)"
     )
     step = {name: np.zeros((300, 2, *field.shape), field.dtype) for name, field in fields.items()}
@@ -384,7 +384,7 @@ def test_stats_tell_the_codec_of_each_field_before_and_after_it_is_chosen():
     chosen = stats.fields["auto"]
     assert (chosen.codec, chosen.block_frames) == (chosen.choice.chosen.spec, chosen.choice.chosen.block_frames)
     line = f"  auto: {chosen.codec}, blocks of {chosen.block_frames}: {chosen.choice.reason}"
-    full = f"  {stats.projected_bytes} bytes when full"
+    full = f"  about {stats.projected_bytes:,} bytes when full"
     assert str(stats) == f"{stats.summary}\n{codecs}{line}\n  done: uncompressed\n{full}"
 
 
@@ -429,9 +429,9 @@ REFUSED_BUFFERS = [
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="pixels")}}, FieldError,
      "field 'x' needs 'pixels': no field is named 'pixels', there are frame, state, action, done"),
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="x")}}, FieldError,
-     "a field shares the store of one that has its own, 'x' that of 'x'"),
+     "'x' can't share the store of 'x', which has none of its own: name the field that owns the store"),
     ({"fields": {**FIELDS, "x": Field((3, 2), np.uint8, shares="frame"), "y": Field((3, 2), np.uint8, shares="x")}},
-     FieldError, "a field shares the store of one that has its own, 'y' that of 'x'"),
+     FieldError, "'y' can't share the store of 'x', which has none of its own: name the field that owns the store"),
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="frame")}}, ShapeError,
      "fields that share a store have one shape and dtype, 'x' is uint8[2], 'frame' is uint8[3, 2]"),
     ({"episode_end": None}, FieldError,
@@ -492,9 +492,10 @@ def test_a_buffer_of_a_million_frames_is_made_without_memory():
     [
         ({"codec": "raw", "budget": "fast"}, SpecError, "a budget is for the codec 'auto', got it for 'raw'"),
         ({"shares": "obs", "codec": "raw"}, FieldError,
-         "a field that shares a store has its options, got some: leave out codec"),
+         "a field that shares a store takes the options of the field that owns it: leave out codec"),
         ({"shares": "obs", "block_frames": 4, "decide_after": 4, "max_bytes": 5}, FieldError,
-         "a field that shares a store has its options, got some: leave out decide_after, block_frames, max_bytes"),
+         "a field that shares a store takes the options of the field that owns it: leave out decide_after, "
+         "block_frames, max_bytes"),
         ({"heap": "pinned"}, SpecError,
          "heap='pinned' is for a GPU, got it for the CPU: name another device, or leave it out"),
         ({"device": "cuda", "heap": "vram"}, SpecError, "heap is 'device' or 'pinned', got 'vram'"),
@@ -542,7 +543,7 @@ def test_a_cleared_buffer_prints_the_memory_that_it_keeps(codec, n):
     buffer.clear()
     stats = buffer.stats()
     assert stats.total_bytes > 0
-    assert stats.summary == f"0 bytes in {stats.total_bytes}"
+    assert stats.summary == f"empty, {stats.total_bytes:,} bytes in memory"
     assert repr(buffer).startswith(f"RingBuffer(0 of 500 steps, n_envs=1, {stats.summary}\n")
     assert str(stats).startswith(stats.summary)
 

@@ -199,7 +199,9 @@ def test_what_ending_refuses():
     with pytest.raises(ShapeError, match=r"^there are 3 environments: name one, 0 to 2$"):
         played.buffer.drop_episode()
     buffer = RingBuffer(5, {"x": Field((), np.float32)})
-    with pytest.raises(FieldError, match=r"^an episode begins where the one before it ends: pass episode_end to RingB"):
+    with pytest.raises(
+        FieldError, match=r"^drop_episode needs to know where the episode began: pass episode_end to Rin"
+    ):
         buffer.drop_episode()
 
 

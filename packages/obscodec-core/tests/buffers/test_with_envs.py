@@ -216,7 +216,7 @@ def test_a_running_episode_is_refused():
         buffer.with_envs(0)
     with pytest.raises(DTypeError, match="n_envs"):
         buffer.with_envs("2")
-    with pytest.raises(AttributeError, match=r"stays 3: with_envs makes a buffer of these steps"):
+    with pytest.raises(AttributeError, match=r"it is 3: with_envs makes a buffer of these steps"):
         buffer.n_envs = 2
 
 

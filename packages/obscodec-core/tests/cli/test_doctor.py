@@ -94,7 +94,8 @@ def test_the_memory_is_that_of_a_buffer_and_one_figure(report, frames):
     lines = printed(report, width=200)
     why = f"the smallest codec that reads as fast as plain arrays, on the first {129} frames"
     takes = (
-        f"transition takes {best.item_bytes:,.0f} bytes, its next observation included; ratios are to one without it"
+        f"transition takes {best.item_bytes:,.0f} bytes, its next observation included; the ratio is one uncompressed "
+        "observation to these bytes"
     )
     assert f"Recommended: delta-rle|lz4:6, {why}. In blocks of 16 frames, a {takes}." in lines
     assert f"{best.item_bytes / 1000:.3f}" in next(line for line in lines if "delta-rle|lz4:6" in line).split()

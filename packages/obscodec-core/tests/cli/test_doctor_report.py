@@ -65,7 +65,8 @@ def test_the_reason_is_whole_whatever_it_says():
     field = tried("noise", np.random.default_rng(0).integers(256, size=(100, 48, 48), dtype=np.uint8))
     odd = replace(field, reason="the first: of two: as asked for")
     takes = (
-        f"transition takes {field.item_bytes:,.0f} bytes, its next observation included; ratios are to one without it."
+        f"transition takes {field.item_bytes:,.0f} bytes, its next observation included; the ratio is one uncompressed "
+        "observation to these bytes."
     )
     assert why(field) == f"{field.reason}. A {takes}"
     in_blocks = why(replace(odd, chosen=replace(odd.chosen, block_frames=4)))

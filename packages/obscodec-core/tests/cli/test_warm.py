@@ -15,8 +15,8 @@ from obscodec.kernels import KernelNames
 from obscodec.warming import Warmed
 
 NOT_KEPT = (
-    "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for 10 "
-    "to 30 seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
+    "numba finds no writable folder for compiled kernels, so each process compiles them anew, for 10 to 30 seconds: "
+    "set NUMBA_CACHE_DIR to a folder that this user can write"
 )
 
 
@@ -78,4 +78,4 @@ def test_where_nothing_can_be_kept_kernels_work_and_one_line_says_so(unwritable)
             store.append(frames)
     """
     ran = run(code=textwrap.dedent(program), **unwritable)
-    assert (ran.returncode, ran.stderr) == (0, f"obscodec compiles its kernels: {NOT_KEPT}\n")
+    assert (ran.returncode, ran.stderr) == (0, f"obscodec is compiling its kernels: {NOT_KEPT}\n")

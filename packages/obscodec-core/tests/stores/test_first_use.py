@@ -23,7 +23,7 @@ PROGRAM = textwrap.dedent(
         FrameStore(Layout((8, 8), np.uint8)).append(np.ones((1, 8, 8), np.uint8))
     """
 )
-LINE = "obscodec compiles its kernels for this machine, for 10 to 20 seconds, the first time only\n"
+LINE = "obscodec is compiling its kernels for this machine: 10 to 20 seconds, the first time only\n"
 
 
 @pytest.fixture(autouse=True)

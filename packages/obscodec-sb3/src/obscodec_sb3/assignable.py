@@ -17,7 +17,7 @@ def as_actions(actions: Any, shape: tuple[int, int]) -> npt.NDArray[np.generic]:
     """
     numbers = actions if type(actions) is np.ndarray else as_numbers(actions)
     if numbers.size != shape[0] * shape[1]:
-        raise ShapeError(f"expected actions of shape {shape}, of {shape[0]} environments, got {numbers.shape}")
+        raise ShapeError(f"expected actions of shape {shape} (n_envs={shape[0]}), got {numbers.shape}")
     return numbers.reshape(shape)
 
 

@@ -125,7 +125,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         self._memory = Memory(max_bytes, spill, [self._options.heap])
         if self._memory.drops_steps and not self._can_drop:
             raise ValueError(
-                f"max_bytes drops the oldest steps, {self._why_not_drop}: pass spill, too, or leave it out"
+                f"max_bytes drops the oldest steps, {self._why_not_drop}: pass spill, too, or leave max_bytes out"
             )
         limits = {"max_bytes": self._memory.max_bytes, "spill": self._memory.folder}
         own = {"threads": threads, "prefetch": as_flag("prefetch", prefetch)}
@@ -160,7 +160,8 @@ class CompressedBuffer(buffers.BaseBuffer):
     @obs_shape.setter
     def obs_shape(self, shape: Any) -> None:
         if self._arrays is not None:
-            raise AttributeError(f"obs_shape of a {type(self).__name__} stays {self._obs_shape}: make another buffer")
+            what = f"obs_shape of a {type(self).__name__} can't be changed, it is {self._obs_shape}"
+            raise AttributeError(f"{what}: make another buffer")
         name, takes_dict = type(self).__name__, isinstance(self, (buffers.DictReplayBuffer, buffers.DictRolloutBuffer))
         if isinstance(shape, dict) and not takes_dict:  # the other way round, SB3 itself says so
             other = "CompressedDict" + ("RolloutBuffer" if isinstance(self, buffers.RolloutBuffer) else "ReplayBuffer")
@@ -324,7 +325,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         def make(kind: str, saved: State, path: str) -> CompressedBuffer:
             if kind != cls.__name__:
                 by = f"{kind}.load" if kind.startswith("Compressed") else "obscodec.load"
-                raise obscodec.SnapshotError(f"{path} has a {kind}, load it by {by}")
+                raise obscodec.SnapshotError(f"{path} has a {kind}: call {by}")
             with named(path):
                 of_spaces = {name: space_of(saved[name]) for name in SPACES}
                 refuse_unknown(kind, saved.keys() - cls.__signature__.parameters.keys(), saved)  # type: ignore[attr-defined]
@@ -363,7 +364,8 @@ class CompressedBuffer(buffers.BaseBuffer):
                     arrays[name] = value.state(n_steps)
                 elif isinstance(value, np.ndarray) and name not in self._arrays.names:
                     if value.dtype.hasobject and any(value.flat):
-                        raise obscodec.DTypeError(f"{name} has Python objects, which a snapshot can't have")
+                        what = f"{name} has Python objects, which a snapshot can't have: remove this attribute"
+                        raise obscodec.DTypeError(f"{what}; with HerReplayBuffer, leave copy_info_dict out")
                     if not value.dtype.hasobject:
                         used = value[:n_steps] if len(value) == self.buffer_size else value
                         arrays[name] = {"items": used.copy()}

@@ -54,7 +54,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             if they have ``min_nbytes`` or more; None to keep them uncompressed.
         min_nbytes: smaller observations stay uncompressed; None for 1 KiB with ``"auto"``, for 0 with a codec.
         frame_stack: how observations are made of frames, None to find out.
-        budget: for ``"auto"``, ``"fast"`` for codecs alone that are as fast as uncompressed arrays, by a table.
+        budget: for ``"auto"``, ``"fast"`` to try only codecs that read as fast as plain arrays, by a fixed table.
         decide_after: how many observations, next ones included, stay uncompressed until the store decides how to keep
             them; None for 256, fewer if they are large.
         block_frames: how many frames are encoded together, None for the best number for the codec.
@@ -66,10 +66,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             were added after the batch before it was returned. A batch that ``VecNormalize`` normalizes is not
             prefetched, since it needs the statistics of the moment.
         max_bytes: the most bytes of memory for the whole buffer, None for no limit. When they run out before
-            ``buffer_size`` does, the oldest steps of all environments go, and a warning says so once. The memory may
-            exceed the limit by 16 steps, and by 2 MiB of each store, where blocks wait to be compressed.
-        spill: a folder for the oldest blocks that exceed ``max_bytes``: they go to files there, without names, and no
-            step goes before ``buffer_size`` runs out. The files end with the process.
+            ``buffer_size`` does, the oldest steps of all environments are dropped, and a warning says so once. The
+            memory may exceed the limit by 16 steps, and by 2 MiB of each store, where blocks wait to be compressed.
+        spill: a folder for the oldest blocks that exceed ``max_bytes``: they move to files there, without names, and no
+            step is dropped before ``buffer_size`` runs out. The files end with the process.
 
     Raises:
         SpecError: ``codec`` names no codec, ``budget`` is malformed, or there is no such device or heap.
@@ -94,7 +94,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _has_seams = False  # in ``timeouts``, which SB3 does not write
     _dropped = 0  # how many of the oldest rows are gone for want of bytes
     _gone: TakenOut | None = None  # of several environments; of one, ``pos`` goes back
-    _why_not_drop = "which needs SB3's own sample"
+    _why_not_drop = "and this class samples in its own way, which could draw them"
     _found_anew: frozenset[str] = frozenset()  # arrays that _find_episodes fills
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
 
@@ -384,7 +384,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     @says_memory_error
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
-        """Random transitions; with ``prefetch``, drawn when the batch before was returned.
+        """Random transitions; with ``prefetch``, drawn when the previous batch was returned.
 
         Raises:
             SlotError: there are none.

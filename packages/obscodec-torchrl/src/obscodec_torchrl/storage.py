@@ -78,8 +78,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         shared_init: without effect: a worker may make the first write in any case.
         consolidated: False: compressed leaves lie in no common block of memory.
         cleanup_memmap: without effect, since nothing is memory-mapped. It is True if ``shared_init`` is.
-        spill: a folder for the oldest blocks when all memory of the storage exceeds ``max_bytes``: they go to files
-            there, without names, and are read as before; no item goes. The files end with the process.
+        spill: a folder for the oldest blocks when all memory of the storage exceeds ``max_bytes``: they move to files
+            there, without names, and are read as before; no item is dropped. The files end with the process.
         continue_episodes: whether the episodes that were running when a checkpoint was written go on after it was
             loaded, such as those of a simulator that was saved with it. Otherwise the first write ends them: see
             :meth:`end_episodes`.
@@ -184,7 +184,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     @max_size.setter
     def max_size(self, n: int) -> None:
         if vars(self).get("initialized"):
-            raise AttributeError(f"max_size of a {type(self).__name__} stays {self.max_size}: {_MAKE_ANOTHER}")
+            what = f"max_size of a {type(self).__name__} can't be changed, it is {self.max_size}"
+            raise AttributeError(f"{what}: {_MAKE_ANOTHER}")
         self._max_size = n
 
     def empty_copy(self) -> CompressedStorage:
@@ -254,7 +255,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             DTypeError: a compressed leaf has another dtype than before, or is on another device.
             IndexError: the index is out of range.
             SpecError: a spec names no codec.
-            HeapFull: the storage exceeds ``max_bytes``, and no block is left that could go to a file.
+            HeapFull: the storage exceeds ``max_bytes``, and no block is left that could move to a file.
             OSError: blocks can't be written to the folder ``spill``.
         """
         try:

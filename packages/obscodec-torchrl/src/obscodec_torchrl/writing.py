@@ -83,7 +83,8 @@ def check_items(
         nbytes = math.prod(given[key].shape[len(batch) :]) * given[key].dtype.itemsize
         if large_nbytes is not None and nbytes >= large_nbytes:
             raise FieldError(
-                f"key {key} was not there in the first write: of {nbytes} bytes each, its items would not be compressed"
+                f"key {key} was not in the first write, and its items of {nbytes} bytes would not be compressed: write "
+                "it from the first write on, or make the storage with codec=None"
             )
 
 

@@ -268,8 +268,8 @@ class TensorArray:
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
         if self.nbytes > MAX_DECODED_NBYTES:
             raise TypeError(
-                f"a TensorArray of {self.nbytes} bytes is not decoded as a whole by accident, only up to "
-                f"{MAX_DECODED_NBYTES}: index it, as in array[:100], or array[:] for all"
+                f"decoding this whole TensorArray takes {self.nbytes:,} bytes, and numpy.asarray stops at "
+                f"{MAX_DECODED_NBYTES:,}: index it, as in array[:100], or array[:] for all"
             )
         if copy is False:
             raise ValueError("a TensorArray can't be read without a copy: it is decoded")

@@ -246,5 +246,5 @@ def _new_store(name: str, field: Field, threads: int | None) -> Store | None:
 
 
 def _of_field(name: str, error: ObscodecError) -> ObscodecError:
-    """The same error, and which field it is about; a buffer with one field may have no name for it."""
-    return type(error)(f"field {name!r}: {error}" if name else str(error))
+    """The same error, and which field it is about: in a buffer of an adapter, one without a name has observations."""
+    return type(error)(f"field {name!r}: {error}" if name else f"observations: {error}")

@@ -126,7 +126,7 @@ class Columns(NamedTuple):
         if self.n_left_out:
             n, n_envs = int(self.drawn.sum()), self.steps.shape[1]
             warn(
-                f"{n + self.n_left_out} steps have no room in {n_envs} environments with equally many: the oldest "
+                f"{n + self.n_left_out} steps can't all be kept in {n_envs} environments: the oldest "
                 f"{self.n_left_out} are left out, {n} stay",
             )
 

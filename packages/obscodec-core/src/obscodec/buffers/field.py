@@ -39,7 +39,7 @@ class Field(StoreOptions, _Items):
         codec: the spec of its codec, such as ``"delta-rle"``; ``"auto"`` to find the best codec, if the field has
             ``min_nbytes`` or more; None for a plain numpy array.
         frame_stack: how an observation is made of frames, None to find out; a number for so many along axis 0.
-        budget: for ``"auto"``, ``"fast"`` for codecs alone that are as fast as uncompressed arrays, by a table.
+        budget: for ``"auto"``, ``"fast"`` to try only codecs that read as fast as plain arrays, by a fixed table.
         min_nbytes: for ``"auto"``, the least bytes of a step to compress, None for 1 KiB.
         decide_after: how many tensors its store looks at before it decides how to keep them, None for 256, or as many
             as have 16 MB, but 16 at least.
@@ -84,7 +84,8 @@ class Field(StoreOptions, _Items):
                 raise FieldError("next_of shares the store of the field it names: leave out shares")
             options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares", "next_of")]
             if named := [of.name for of in options if getattr(self, of.name) != of.default]:
-                raise FieldError(f"a field that shares a store has its options, got some: leave out {', '.join(named)}")
+                what = "a field that shares a store takes the options of the field that owns it"
+                raise FieldError(f"{what}: leave out {', '.join(named)}")
 
     @property
     def owner(self) -> str | None:
@@ -116,7 +117,7 @@ class Field(StoreOptions, _Items):
             return None
         options: dict[str, Any] = {of.name: getattr(self, of.name) for of in fields(StoreOptions)}
         if self.device != "cpu" and not is_common(layout.dtype):
-            warn(f"items of {layout.dtype} are kept on the CPU: libraries for GPUs lack it")
+            warn(f"items of {layout.dtype} are kept on the CPU: GPU libraries lack this dtype")
             options |= {"device": "cpu", "heap": "device"}
         return AutoStore(layout, threads=threads, **options)
 
@@ -162,7 +163,8 @@ def check_fields(fields: Mapping[str, Field]) -> None:
             raise FieldError(f"field {name!r} needs {owner!r}: {no_field(owner, others)}")
         shared = fields[owner]
         if owner == name or shared.owner is not None:
-            raise FieldError(f"a field shares the store of one that has its own, {name!r} that of {owner!r}")
+            what = f"{name!r} can't share the store of {owner!r}, which has none of its own"
+            raise FieldError(f"{what}: name the field that owns the store")
         if shared.layout != of.layout:
             what = f"{name!r} is {of.layout}, {owner!r} is {shared.layout}"
             raise ShapeError(f"fields that share a store have one shape and dtype, {what}")

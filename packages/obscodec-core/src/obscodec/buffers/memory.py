@@ -23,9 +23,9 @@ _UNITS = (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")
 class Memory:
     """Frees memory when a buffer takes more than a limit, and says once what the full buffer will take.
 
-    With a folder, the oldest blocks of its stores go to files there; else the oldest steps go, some at a time. It looks
-    ahead after 16 steps, and whenever their number has doubled: a buffer whose codec is ``"auto"`` has chosen it at one
-    of the first looks, and a game may show its larger frames later.
+    With a folder, the oldest blocks of its stores move to files there; else the oldest steps are dropped, some at a
+    time. It looks ahead after 16 steps, and whenever their number has doubled: a buffer whose codec is ``"auto"`` has
+    chosen it at one of the first looks, and a game may show its larger frames later.
 
     Args:
         max_bytes: the most bytes, None for no limit.
@@ -67,24 +67,25 @@ class Memory:
 
     @property
     def drops_steps(self) -> bool:
-        """Whether there is a limit, and the oldest steps go when it is reached."""
+        """Whether there is a limit, and the oldest steps are dropped when it is reached."""
         return self.max_bytes is not None and self.folder is None
 
     def check(self, capacity: int, memory_bytes: Callable[[int], int]) -> None:
         """Refuse a limit that a new buffer will exceed whatever its compressed observations take.
 
-        Only these move to files, or go with their steps: a row keeps its memory when its step goes. ``memory_bytes``
-        tells what so many steps take besides. Raises :class:`LimitTooLow`.
+        Only these move to files, or are dropped with their steps: a row keeps its memory when its step is dropped.
+        ``memory_bytes`` tells what so many steps take besides. Raises :class:`LimitTooLow`.
         """
         self.capacity = capacity
         if self.max_bytes is None or (least := memory_bytes(capacity)) <= self.max_bytes:
             return
         empty = memory_bytes(0)
         n_fit = max(self.max_bytes - empty, 0) * capacity // max(least - empty, 1)
+        fewer = f", or make room for {n_fit:,} steps or fewer" if n_fit else ""
         raise LimitTooLow(
-            f"max_bytes must be {least} or more, got {self.max_bytes}: {capacity} steps take so many bytes in "
-            "uncompressed fields and ids, which neither move to files nor go with their steps. Allow more bytes, name "
-            f"a codec for large fields, or make room for {n_fit} steps or fewer"
+            f"max_bytes must be {least:,} or more for {capacity:,} steps, got {self.max_bytes:,}: uncompressed fields "
+            "and ids take that much, and keep it when steps are dropped or move to files. Allow more bytes, or name a "
+            f"codec for large fields{fewer}"
         )
 
     def look(
@@ -115,8 +116,8 @@ class Memory:
                     self._has_warned = True
                     warn(
                         f"{n} of {self.capacity} steps have reached max_bytes, {limit}, with "
-                        f"{memory_bytes() / n:.0f} bytes each: from now on the oldest go. Allow more bytes, or pass "
-                        "spill, a folder, to keep all",
+                        f"{memory_bytes() / n:.0f} bytes each: from now on the oldest steps are dropped. To keep "
+                        "them, allow more bytes, or pass spill, a folder",
                     )
                 drop(freed)
             if freed <= 0:
@@ -150,8 +151,8 @@ class Memory:
         self._next_forecast = math.inf
         warn(
             f"{self.capacity} steps will take about {in_units(found.projected_bytes)}, judging by {n_steps} steps, "
-            f"and the machine has {in_units(free)} free: make the buffer smaller, or pass max_bytes, and spill, a "
-            "folder, to keep on a disk what exceeds it; stats() has the size of each field",
+            f"and the machine has {in_units(free)} free: make the buffer smaller, or pass max_bytes, with "
+            "spill=folder to keep the rest on disk; stats() shows the size of each field",
         )
 
 

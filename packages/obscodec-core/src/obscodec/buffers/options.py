@@ -72,7 +72,7 @@ class BufferOptions(Generic[K]):
             """An option."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name} of a BufferOptions stays: make another one")
+        raise AttributeError(f"{name} of BufferOptions can't be changed: make others")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BufferOptions) and vars(self) == vars(other)

@@ -55,10 +55,10 @@ class RingBuffer:
     Steps of compressed fields wait in a write buffer, so that some are stored together; steps of a field with
     ``max_bytes`` are stored at once. Any number of threads may append and sample at the same time: each call sees whole
     steps, and steps of several writers come one after the other. A new step is written beside the oldest one, which
-    goes when the new step is complete: so a failed append changes nothing.
+    is dropped when the new step is complete: so a failed append changes nothing.
 
     Args:
-        capacity: how many steps to keep for each environment; the oldest go first.
+        capacity: how many steps to keep for each environment; the oldest are dropped first.
         fields: the fields of a step.
         n_envs: how many environments step together.
         stack: fields to read as a stack of their last steps, and how many: ``{"frame": 4}``. The buffer stores one step
@@ -67,10 +67,10 @@ class RingBuffer:
             ``("terminated", "truncated")``. Stacks, ``n_step`` and sequences need it.
         threads: how many threads decode a batch, None for half of the usable processors.
         max_bytes: the most bytes of memory for the whole buffer, None for no limit. When they run out before
-            ``capacity`` does, the oldest steps of all environments go, and a warning says so once. The memory may
-            exceed the limit by 16 steps, and by 2 MiB of each store, where blocks wait to be compressed.
-        spill: a folder for the oldest blocks that exceed ``max_bytes``: they go to files there, without names, and no
-            step goes before ``capacity`` runs out. The files end with the process.
+            ``capacity`` does, the oldest steps of all environments are dropped, and a warning says so once. The memory
+            may exceed the limit by 16 steps, and by 2 MiB of each store, where blocks wait to be compressed.
+        spill: a folder for the oldest blocks that exceed ``max_bytes``: they move to files there, without names, and no
+            step is dropped before ``capacity`` runs out. The files end with the process.
         pad: what stacks have before the first step of an episode; there is no default, since it must be what the actor
             saw. ``"edge"``: the first step again, as Gymnasium's FrameStackObservation. ``"zeros"``: as SB3's
             VecFrameStack. The steps before the oldest one are kept as long as stacks need them.
@@ -199,7 +199,7 @@ class RingBuffer:
         steps = {name: self._set.steps(name, value) for name, value in values.items()}
         if len(numbers := {len(of_field) for of_field in steps.values()}) > 1:
             found = ", ".join(f"{name} {len(of_field)}" for name, of_field in steps.items())
-            raise ShapeError(f"all fields have as many steps, got {found}")
+            raise ShapeError(f"all fields must have the same number of steps, got {found}")
         for step in range(numbers.pop()):
             self._append({name: of_field[step] for name, of_field in steps.items()})
 
@@ -279,7 +279,7 @@ class RingBuffer:
         """
         env = as_env(env, self.n_envs)
         if not self.episode_end:
-            raise FieldError("an episode begins where the one before it ends: pass episode_end to RingBuffer")
+            raise FieldError("drop_episode needs to know where the episode began: pass episode_end to RingBuffer")
         self._lock.refuse_nested()
         with self._lock:
             span = self._span

@@ -48,8 +48,8 @@ class Span(NamedTuple):
         given = as_integers("indices", indices)
         if given.size and not there.start <= given.min() <= given.max() < there.stop:
             raise SlotError(
-                f"the steps that are stored have the indices {there.start} to {there.stop - 1}, got {given.min()} to "
-                f"{given.max()}: steps before the first are overwritten"
+                f"steps with the indices {there.start} to {there.stop - 1} are stored, got {given.min()} to "
+                f"{given.max()}: earlier ones are overwritten, later ones not appended yet"
             )
         if len(self.seams.gone) and (gone := self.seams.are_gone(given)).any():
             what = "was taken out by drop_episode, or with_envs has put no step there"
@@ -222,7 +222,7 @@ class StepReader:
         if not self._episode_end:
             raise FieldError("n_step needs episode_end, the boolean field that is true in the last step of an episode")
         if n_steps.reward in self._stacks:
-            raise FieldError(f"n_step adds rewards, and field {n_steps.reward!r} is read as a stack")
+            raise FieldError(f"n_step adds single rewards: leave {n_steps.reward!r} out of stack")
         n_steps.check(self._fields[n_steps.reward].layout.dtype)
 
     def _picked(self, span: Span, name: str, steps: Ints, envs: Ints, real: Bools | None) -> Any:

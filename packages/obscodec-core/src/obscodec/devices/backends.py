@@ -200,7 +200,7 @@ def decoding_device(device: str, spec: str, block_frames: int, what: str) -> str
         if block_frames == 1
         else "'delta-rle', 'delta-rle|lz4' and 'raw'"
     )
-    warn(f"{what} are decoded on the CPU and copied to {device!r}, which decodes {others}")
+    warn(f"{what} are decoded on the CPU and copied to {device!r}, which only decodes {others}")
     return "cpu"
 
 

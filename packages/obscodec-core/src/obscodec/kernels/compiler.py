@@ -19,8 +19,8 @@ from numba.core.dispatcher import Dispatcher
 F = TypeVar("F", bound=Callable[..., object])
 Names = frozenset[tuple[str, str]]
 UNCACHED = (
-    "numba finds no folder to keep compiled kernels in that it can write, so each process compiles them anew, for 10 "
-    "to 30 seconds: set NUMBA_CACHE_DIR to a folder that this user can write"
+    "numba finds no writable folder for compiled kernels, so each process compiles them anew, for 10 to 30 seconds: "
+    "set NUMBA_CACHE_DIR to a folder that this user can write"
 )
 COMPILING: object = getattr(global_compiler_lock, "_lock", None)  # the lock that a thread holds while it compiles
 # What reading a damaged pickle raises, such as of a file that lost its content when a machine went down.

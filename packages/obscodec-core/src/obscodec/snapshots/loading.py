@@ -128,7 +128,7 @@ def _new_saved(kind: str, arguments: State, path: str) -> Saved:
     with named(path):
         made = MADE[kind](arguments) if kind in MADE else store_of(kind, arguments)
     if made is None:
-        raise SnapshotError(f"{path} has a {kind}: load it by {kind}.load({path!r})")
+        raise SnapshotError(f"{path} has a {kind}: call {kind}.load({path!r})")
     return made
 
 
@@ -196,7 +196,7 @@ def load(
                 if arguments.get("max_bytes") is None:
                     raise
                 what = f"{path} has a buffer that does not fit: {error}"
-                raise type(error)(f"{what}. load takes another max_bytes") from error
+                raise type(error)(f"{what}. Pass a larger max_bytes to load") from error
             break
         except SnapshotError as error:
             if isinstance(error, DamagedStreams):
@@ -226,7 +226,7 @@ def _set_limit(
     if max_bytes is not None:
         arguments["max_bytes"] = max_bytes
     if spill is not None and arguments.get("max_bytes") is None:
-        raise SpecError(f"{path} has a buffer without max_bytes, of which nothing can exceed it: leave spill out")
+        raise SpecError(f"{path} has a buffer without max_bytes: pass max_bytes, too, or leave spill out")
     if arguments["spill"] and spill is None:
         raise SnapshotError(f"{path} has a buffer whose oldest blocks are in files: pass spill, a folder for them")
     arguments["spill"] = spill

@@ -53,7 +53,7 @@ def named(path: str | os.PathLike[str]) -> Iterator[None]:
         ArithmeticError,
         RecursionError,
     ) as error:
-        raise SnapshotError(f"{path} has a content that no obscodec writes: {error}") from error
+        raise SnapshotError(f"{path} has content that obscodec never writes: {error}") from error
 
 
 MADE: Final[dict[str, Callable[[State], Saved]]] = {

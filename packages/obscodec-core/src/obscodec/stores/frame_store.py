@@ -128,7 +128,7 @@ class FrameStore(Store):
         if decoding != "cpu":
             self.reader = backend(device).frame_reader(device, heap, layout, stack, self.log)
             if self.reader is None:
-                warn(f"{stack or layout} is put together on the CPU and copied to {device!r}")
+                warn(f"tensors of {stack or layout} are assembled on the CPU and copied to {device!r}")
 
     @property
     def codec(self) -> str:

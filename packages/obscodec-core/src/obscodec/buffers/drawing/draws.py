@@ -87,7 +87,7 @@ def draw(
     else:
         n_among = among if isinstance(among, int) else len(among)
     if not replace and batch > n_among:
-        raise ShapeError(f"batch is {batch}, and without replacement there are {n_among} steps to draw")
+        raise ShapeError(f"{n_among} steps can be drawn without replacement, got batch={batch}: ask for fewer")
     chosen = rng.choice(among, batch, replace, probabilities)
     return chosen // n_envs, chosen % n_envs
 

@@ -100,8 +100,8 @@ class Prioritized:
             old_first, old_end = self._range
             if not old_first <= first <= end or end < old_end:
                 raise ShapeError(
-                    f"items go from {old_first} to {old_end}, and can't go from {first} to {end}: make one Prioritized "
-                    "for each buffer"
+                    f"this Prioritized has the items {old_first} to {old_end - 1}, and can't go on with {first} to "
+                    f"{end - 1}: make one Prioritized for each buffer"
                 )
             if end - first > self.capacity:
                 raise ShapeError(f"there are {end - first} items, and capacity is {self.capacity}: make it larger")
@@ -150,7 +150,7 @@ class Prioritized:
         with self._lock:
             weights = self._tree[len(self._tree) // 2 + self._leaves(as_integers("indices", indices).reshape(-1))]
         if not weights.all():
-            raise SlotError("an item that is never drawn has no weight")
+            raise SlotError("an item that is never drawn has no weight: pass the indices that sample returned")
         exponent = self.beta if beta is None else as_number("beta", beta)
         with np.errstate(over="ignore", under="ignore"):
             return np.asarray((weights / weights.min(initial=np.inf)) ** -exponent, np.float32)
@@ -236,5 +236,8 @@ class Prioritized:
     def _leaves(self, numbers: Ints) -> Ints:
         first, end = self._range
         if len(numbers) and not first <= numbers.min() <= numbers.max() < end:
-            raise SlotError(f"items go from {first} to {end - 1}, got {numbers.min()} to {numbers.max()}")
+            raise SlotError(
+                f"the items have the indices {first} to {end - 1}, got {numbers.min()} to {numbers.max()}: earlier "
+                "ones are overwritten, later ones not appended yet"
+            )
         return numbers % self.capacity

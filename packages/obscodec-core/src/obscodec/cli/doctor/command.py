@@ -27,7 +27,7 @@ _WRAPPER = (
     "module:function, which takes an environment and returns it wrapped. Several are applied in their order. "
     "python -m obscodec doctor finds a module in this folder."
 )
-_BUDGET = "'fast' for codecs alone that a table counts as fast."
+_BUDGET = "'fast': try only codecs that read as fast as plain arrays, by a fixed table."
 
 
 def doctor(

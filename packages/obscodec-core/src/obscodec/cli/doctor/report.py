@@ -144,12 +144,10 @@ def _table(field: FieldReport) -> Table:
 
 def why(field: FieldReport) -> str:
     """Why a codec is recommended, and what it takes."""
-    takes = (
-        f"transition takes {field.item_bytes:,.0f} bytes, its next observation included; ratios are to one without it"
-    )
+    takes = f"transition takes {field.item_bytes:,.0f} bytes, its next observation included"
     n = field.chosen.block_frames if field.chosen else 1
     blocks = f"In blocks of {n} frames, a" if n > 1 else "A"
-    return f"{field.reason}. {blocks} {takes}."
+    return f"{field.reason}. {blocks} {takes}; the ratio is one uncompressed observation to these bytes."
 
 
 def notes(field: FieldReport) -> Iterator[str]:
