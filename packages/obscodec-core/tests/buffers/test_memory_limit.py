@@ -374,7 +374,7 @@ def test_a_limit_that_plain_fields_and_ids_exceed_is_refused_at_once(name, spill
     with pytest.raises(ShapeError):
         made(100_000, least - 1)
     with pytest.raises(ShapeError):
-        made(int(n_fit) + 100, limit)
+        made(n_fit + 100, limit)
 
 
 @pytest.mark.filterwarnings("ignore:.*max_bytes")
