@@ -4,8 +4,6 @@ It looks on: what it wraps does what it did, except that full blocks don't wait 
 background compresses them. What a store tries while it decides is not counted.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -6,8 +6,6 @@
 from that copy. A mutant that they do not notice has survived: then a test is missing.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

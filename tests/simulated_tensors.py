@@ -3,8 +3,6 @@
 torch has no streams and no gradients for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -39,7 +37,7 @@ class SimulatedTensor(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
-    def __new__(cls, memory: torch.Tensor) -> SimulatedTensor:
+    def __new__(cls, memory: torch.Tensor) -> "SimulatedTensor":
         where = {"strides": memory.stride(), "storage_offset": int(memory.storage_offset())}
         made = cls._make_wrapper_subclass(cls, memory.shape, **where, dtype=memory.dtype, device=CUDA)
         made.memory = memory

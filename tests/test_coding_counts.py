@@ -1,11 +1,9 @@
 """What the suites of others say about coding is so: a store that does not decide early is seen to code nothing."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from new_python import run_python
 
 SCRIPT = """
 import json, sys
@@ -36,9 +34,7 @@ print(json.dumps([few, written, counts.taken()]))
     ({}, False, False),
 ])  # fmt: skip
 def test_what_is_encoded_and_decoded_is_counted(options, codes, compresses):
-    command = [sys.executable, "-c", SCRIPT, json.dumps(options)]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-    few, written, read = json.loads(done.stdout)
+    few, written, read = json.loads(run_python("-c", SCRIPT, json.dumps(options)))
     nothing = {"encoded": 0, "decoded": 0, "compressed": 0}
     assert few == {"given": 3, "enough": 0, **nothing}
     assert written["given"] == 18

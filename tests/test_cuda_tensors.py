@@ -1,7 +1,5 @@
 """Tensors of the simulated GPU mix with those of the CPU where tensors of CUDA do; on a real one, the same holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -9,8 +9,6 @@ A codec and a distribution are a process, and as many run at a time as there are
 which for networks of this size is as fast as several.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import textured
 import textured_frames
-from textured_frames import Recorded, Source, measured_blocks, measured_frames, recorded, training_frames
-from textured_peers import Peer, peers
+from textured_frames import Source, measured_frames, recorded, training_frames
+from textured_peers import Peer
 
 N = 256
 
@@ -35,19 +35,6 @@ def played(tmp_path, monkeypatch):
     for module in (textured, textured_frames):
         monkeypatch.setattr(module, "SETS", dict.fromkeys(views, source))
     return log
-
-
-@pytest.mark.parametrize("n", [240, 256, 795, 3000])
-def test_six_whole_blocks_of_the_second_half_are_measured(n):
-    blocks = measured_blocks(n)
-    assert len(np.unique(blocks)) == 6
-    assert 16 * blocks.min() >= n // 2
-    assert 16 * (blocks.max() + 1) <= n
-
-
-def test_too_few_frames_are_refused():
-    with pytest.raises(ValueError, match="239 frames are too few: the second half has no 6 blocks apart"):
-        measured_blocks(239)
 
 
 def test_what_is_trained_sees_other_frames_than_those_measured():
@@ -85,12 +72,6 @@ def test_tables_have_each_codec_and_what_auto_chose(played, tmp_path):
     assert "| raw | 16 | 1,440 | 1,440 |" in table
 
 
-def test_a_stack_has_frames_of_one_episode():
-    played = Recorded(np.arange(6, dtype=np.uint8), np.array([0, 0, 0, 1, 0, 0], np.bool_))
-    stacks = [observation.tolist() for observation in textured.observations(played, 3)]
-    assert stacks == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [4, 4, 4], [4, 4, 5]]
-
-
 def test_sets_that_cannot_be_recorded_are_named_and_left_out(monkeypatch, tmp_path, capsys):
     def play():
         raise ModuleNotFoundError("No module named 'doom'")
@@ -113,32 +94,9 @@ def test_a_codec_that_is_not_exact_has_no_figures():
     }
 
 
-def test_zstd_finds_what_is_anywhere_in_a_raw_block():
-    frames = np.tile(noise(1), (N, 1, 1, 1))
-    sizes = {(p.name, p.block_frames): textured.of_peer(p, frames)["frame_bytes"] for p in peers() if "zstd" in p.name}
-    assert float(sizes["zstd:3 on raw blocks", 16]) < 110
-    assert float(sizes["zstd:3 on raw blocks", 1]) > 1400
-
-
 def test_a_codec_learns_from_the_first_half():
     frames = np.tile(noise(1), (N, 1, 1, 1))
     row = textured.of_codec("zstd:3", frames, 1)
     assert float(row["frame_bytes"]) < 100 < 1400 < float(row["untrained_bytes"])
     frames[: N // 2] = 0
     assert float(textured.of_codec("zstd:3", frames, 1)["frame_bytes"]) > 1400
-
-
-def test_specs_are_those_that_are_registered(monkeypatch):
-    monkeypatch.setattr(textured, "SPECS", ("delta-rle|zstd:3", "no-such-codec", "shuffle|no-such-codec:3"))
-    assert textured.known_specs() == ["delta-rle|zstd:3"]
-
-
-def test_calls_read_each_block_once():
-    ids = np.arange(1600)
-    for block_frames in (1, 4, 16):
-        for depth, n in ((1, 256), (4, 64)):
-            calls = textured._draws(ids, depth, block_frames, np.random.default_rng(0))
-            assert sum(map(len, calls)) == n * depth
-            for call in calls:
-                last = call.reshape(-1, depth)[:, -1] // max(depth, block_frames)
-                assert len(np.unique(last)) == len(last)

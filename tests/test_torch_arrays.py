@@ -1,15 +1,10 @@
 """torch tensors go in and come out, though the core does not know torch."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 from cuda_on_cpu.device import SimulatedDevice
+from new_python import run_python
 from obscodec import DTypeError, Field, Layout, RingBuffer, ShapeError, SpecError, codec, decode, encode
 from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device.array import require_writable
@@ -187,6 +182,4 @@ from test_torch_arrays import test_a_codec_does_not_write_it, test_a_read_only_a
 for refuse in test_a_codec_does_not_write_it, test_a_read_only_array_is_refused:
     refuse(jax.numpy.zeros((1, 2, 2), "uint8"))
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_python("-c", script)

@@ -17,16 +17,6 @@ def test_a_ring_buffer_takes_and_gives_torch_tensors():
     assert sample["reward"].dtype == torch.float32
 
 
-def test_bfloat16_comes_out_through_a_view_as_integers():
-    values = torch.randn(5, 4).to(torch.bfloat16)
-    buffer = RingBuffer(5, {"x": Field((4,), ml_dtypes.bfloat16, "raw")})
-    for value in values:
-        buffer.append(x=value)
-    rng = np.random.default_rng(0)
-    x = buffer.sample(20, rng, convert=lambda array: torch.from_numpy(array.view(np.int16)).view(torch.bfloat16))["x"]
-    assert torch.equal(x, values[np.random.default_rng(0).integers(5, size=20)])
-
-
 def filled(**options) -> RingBuffer:
     fields = {
         "frame": Field((40, 40), np.uint8, "zstd:1"),

@@ -3,87 +3,40 @@
 import sys
 
 import numpy as np
+from appending import DEPTH, Appending, Player
 from failing_allocator import at_every_allocation
-from obscodec import AutoStore, Field, Layout, RingBuffer, TensorArray
+from obscodec import AutoStore, Layout, TensorArray
 from obscodec.arrays import write_buffer
 from obscodec.codecs.formats.images.groups.books import books_from, built_in
 from obscodec.runtime import says_memory_error
 
-N_STEPS, N_ENVS, SHAPE = 6, 2, (3, 40, 40)
-N_WAITING = 4  # steps that wait in six rows: observations are the next ones of the steps before
-
-
-class Player:
-    """Observations of two environments: stacks of three frames."""
-
-    def __init__(self, dtype: str) -> None:
-        self.rng, self.dtype = np.random.default_rng(0), np.dtype(dtype)
-        self.frames = self.rng.integers(256, size=(N_ENVS, 3, 40, 40), dtype=np.uint8)
-
-    def step(self) -> np.ndarray:
-        new = self.frames[:, -1:].copy()
-        new[:, 0, self.rng.integers(40), self.rng.integers(40)] += 1
-        self.frames = np.concatenate([self.frames[:, 1:], new], axis=1)
-        return self.frames.copy() if self.dtype == np.uint8 else (self.frames / 255).astype(self.dtype)
-
-
-def check(buffer: RingBuffer, steps: list[dict[str, np.ndarray]], what: str) -> None:
-    assert buffer._n_appended == len(steps), what
-    found = buffer[:]
-    for name in found:
-        expected = np.stack([step[name] for step in steps[-N_STEPS:]])
-        np.testing.assert_array_equal(found[name], expected, err_msg=what)
+SHAPE = DEPTH, 40, 40
 
 
 def appended(codec: str, dtype: str, decide_after: int | None) -> int:
     """Steps that are appended, each to its end or not at all; samples are right or refused."""
-    options = {"codec": codec, "decide_after": decide_after, "block_frames": 4}
-    fields = {
-        "obs": Field(SHAPE, dtype, **options),
-        "next_obs": Field(SHAPE, dtype, shares="obs"),
-        "action": Field((), np.int64),
-    }
     write_buffer._MAX_NBYTES = 0  # six rows may wait
-    buffer, player, steps, n_failed = RingBuffer(N_STEPS, fields, n_envs=N_ENVS), Player(dtype), [], 0
-    obs, given = player.step(), {}
-
-    def prepare_one():
-        nonlocal obs
-        given.update(obs=obs, next_obs=player.step(), action=player.rng.integers(100, size=N_ENVS))
-        obs = given["next_obs"]
-        return lambda: buffer.append(**given)
-
-    def prepare():
-        buffer.stats()  # which stores what waits
-        for _ in range(N_WAITING):  # so that the next one finds no room
-            prepare_one()()
-            steps.append(dict(given))
-        return prepare_one()
-
+    player, n_failed = Player(0, dtype, side=40), 0
+    appending = Appending(player, 6, codec=codec, decide_after=decide_after, block_frames=4)
     for _ in range(3):  # so that all is compiled, and full
-        prepare()()
-        steps.append(dict(given))
-    buffer.sample(64, 0)
+        appending.prepare()()
+        appending.check("before")
+    appending.buffer.sample(64, 0)
     for _ in range(3):
-        for error in at_every_allocation(prepare):
+        for error in at_every_allocation(appending.prepare):
             n_failed += bool(error)
-            if buffer._n_appended > len(steps):
-                steps.append(dict(given))
-            check(buffer, steps, error)
-        if buffer._n_appended > len(steps):
-            steps.append(dict(given))
-        check(buffer, steps, "at the end")
-    buffer.stats()  # so that samples are decoded
-    for error in at_every_allocation(lambda: lambda: buffer.sample(64, 0)):
+            appending.check(error)
+        appending.check("at the end")
+    appending.buffer.stats()  # so that samples are decoded
+    for error in at_every_allocation(lambda: lambda: appending.buffer.sample(64, 0)):
         n_failed += bool(error)
-        check(buffer, steps, error)
+        appending.check(error)
     return n_failed
 
 
 def decided() -> int:
     """Stores that decide while allocations fail: on the same tensors, one after the other."""
-    n_failed, player = 0, Player("u1")
-    player.frames[:] = 0  # fast codecs suffice: with those for images, all of it takes many minutes
+    n_failed, player = 0, Player(0, side=40, p_new=0)  # fast codecs suffice: with those for images, it takes minutes
     tensors = np.concatenate([player.step() for _ in range(20)])
     store = AutoStore(Layout(SHAPE, np.uint8), decide_after=30)
     array = TensorArray.zeros((40,), store)

@@ -1,4 +1,4 @@
-"""Run by ``test_allocation_faults_of_snapshots.py``: snapshots whose allocations fail; prints how many did."""
+"""Run by ``test_allocation_faults.py``: snapshots whose allocations fail; prints how many did."""
 
 import os
 import sys

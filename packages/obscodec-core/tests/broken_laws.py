@@ -1,7 +1,5 @@
 """Which laws of a contract are broken, for tests of the contracts themselves."""
 
-from __future__ import annotations
-
 
 def laws(contract: type) -> list[str]:
     """The names of the laws of a contract."""

@@ -1,7 +1,6 @@
 """Allocations that fail, one after the other, in a process of its own that is started by :func:`run_with`."""
 
 import ctypes
-import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from new_python import run_python
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -19,11 +19,7 @@ def run_with(script: Path, *arguments: str, folder: Path) -> str:
         pytest.skip("needs cc and LD_PRELOAD of Linux, to replace malloc")
     library = folder / "failing_allocator.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True)
-    paths = [str(SOURCE.parent), *sys.path]
-    env = {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    done = subprocess.run([sys.executable, script, *arguments], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    return done.stdout
+    return run_python(script, *arguments, LD_PRELOAD=str(library))
 
 
 def at_every_allocation(

@@ -1,9 +1,12 @@
 """Exceptions that come at any line of our code: what Ctrl-C, or a handler of SIGTERM or SIGALRM that raises, does."""
 
 import dis
+import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -107,3 +110,26 @@ def at_every_line(
         yield place
         at += step
     yield ""
+
+
+def at_any_time(call: Callable[[], object], n: int = 300) -> Iterator[None]:
+    """Interrupt a call that is made again and again, by a signal that comes each time a microsecond later."""
+
+    def interrupt(*_: object) -> None:
+        nonlocal n_interrupts
+        n_interrupts += 1
+        raise Interrupt
+
+    n_interrupts, before = 0, signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()  # hypothesis has it call a function, and what is raised there is lost
+    try:
+        for i in range(n):
+            with suppress(Interrupt):
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 + i * 1e-6)
+                while n_interrupts == i:
+                    call()
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        gc.enable()

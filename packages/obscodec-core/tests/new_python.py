@@ -16,3 +16,13 @@ def run_python(*arguments: object, timeout: float | None = None, **environment: 
     ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-6000:]
     return ran.stdout
+
+
+def run_obscodec(
+    *arguments: object, blocked: tuple[str, ...] = (), columns: int = 200
+) -> subprocess.CompletedProcess[str]:
+    """The command ``obscodec`` as a shell runs it, in an installation without some packages."""
+    program = "import sys; " + "".join(f"sys.modules[{name!r}] = None; " for name in blocked)
+    command = [sys.executable, "-c", program + "from obscodec.cli import main; main()", *map(str, arguments)]
+    env = {"PATH": "", "COLUMNS": str(columns), "HOME": "/tmp"}
+    return subprocess.run(command, env=env, capture_output=True, text=True)

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from faults import at_every_line
-from hypothesis import given
-from hypothesis import strategies as st
 from obscodec.columns import Column, ColumnReader, find_items, swap_row
 
 SHAPE = 40, 2, 3
@@ -44,17 +42,6 @@ def test_it_equals_a_plain_array(dtype, n_distinct):
         assert type(found) is type(plain[index])
     assert array.memory_bytes == array.size * (1 if n_distinct < 256 else plain.itemsize)
     assert (array.shape, array.dtype, array.ndim, array.nbytes) == (plain.shape, plain.dtype, plain.ndim, plain.nbytes)
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.floats(width=32), st.booleans()), max_size=40))
-def test_any_numbers_come_back(assigned):
-    array, plain = Column.zeros((5, 1), np.float32), np.zeros((5, 1), np.float32)
-    for at, number, many in assigned:
-        for x in (array, plain):
-            x[at] = number
-            if many:
-                x[:] = number
-    np.testing.assert_array_equal(bits(array[:]), bits(plain))
 
 
 def test_values_are_cast_as_numpy_casts_them():

@@ -1,11 +1,11 @@
 """A disk that is full at any call leaves the snapshot before; the buffer is as it was, and is saved next time."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from new_python import run_python
 
 HERE = Path(__file__).parent
 
@@ -15,7 +15,4 @@ HERE = Path(__file__).parent
 def test_each_call_of_a_save_may_fail(tmp_path):
     library = tmp_path / "failing_disk.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, HERE / "failing_disk.c", "-ldl"], check=True)
-    env = {**os.environ, "LD_PRELOAD": str(library)}
-    done = subprocess.run([sys.executable, HERE / "disk_faults.py"], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    assert int(done.stdout) > 30
+    assert int(run_python(HERE / "disk_faults.py", LD_PRELOAD=str(library))) > 30

@@ -1,8 +1,5 @@
 """Every kind of bad input gets its own class and a text that says what was found, what is allowed, what to do."""
 
-from __future__ import annotations
-
-import dataclasses
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable
@@ -12,7 +9,6 @@ import obscodec
 import pytest
 from obscodec import (
     BackendUnavailable,
-    CorruptStream,
     DictionaryMissing,
     DTypeError,
     Layout,
@@ -49,16 +45,7 @@ def raises(error: type[Exception], text: str, call: Callable[[], object]) -> Non
     ("spec", "error", "text"),
     [
         ("zstd-5", SpecError, "'zstd-5' has two readings: write 'zstd:5' for level 5, or 'zstd:-5' for level -5"),
-        (
-            "lz4-frame-3",
-            SpecError,
-            "'lz4-frame-3' has two readings: write 'lz4-frame:3' for level 3, or 'lz4-frame:-3' for level -3",
-        ),
-        ("", SpecError, "a stage is name[:arg,...] as in 'zstd:3', got '' in spec ''"),
         ("ZSTD", SpecError, "a stage is name[:arg,...] as in 'zstd:3', got 'ZSTD' in spec 'ZSTD': write 'zstd'"),
-        ("zstd:", SpecError, "a stage is name[:arg,...] as in 'zstd:3', got 'zstd:' in spec 'zstd:': write 'zstd'"),
-        ("zstd:3|", SpecError, "a stage is name[:arg,...] as in 'zstd:3', got '' in spec 'zstd:3|'"),
-        (3, SpecError, "a spec is text such as 'zstd:3', got int"),
         ("nope", SpecError, f"no codec is named 'nope' (in spec 'nope'), there are {NAMES}"),
         *(
             (
@@ -68,32 +55,17 @@ def raises(error: type[Exception], text: str, call: Callable[[], object]) -> Non
             )
             for name, meant in [("zst", "zstd"), ("zstd3", "zstd:3"), ("gzip9", "gzip:9"), ("rle3", "rle")]
         ),
-        ("zstd:3,4", SpecError, "zstd takes one argument, its level, got '3,4'"),
-        ("rle:1", SpecError, "rle takes no argument, got '1'"),
-        ("shuffle:4|raw", SpecError, "shuffle takes no argument, got '4'"),
         (
             "delta|shuffle",
             SpecError,
             "'delta|shuffle' ends in a filter, add a codec behind it: 'delta|shuffle|zstd:3' or 'delta|shuffle|raw'",
         ),
         ("zstd|rle", SpecError, "'rle' in 'zstd|rle' stands behind a codec, where only codecs that compress bytes can"),
-        (
-            "zstd|shuffle",
-            SpecError,
-            "'shuffle' in 'zstd|shuffle' stands behind a codec, where only codecs that compress bytes can",
-        ),
-        ("shuffle|" * 8 + "raw", SpecError, "a spec has at most 8 stages, got 9: leave some out"),
-        ("raw" + "|zstd" * 899, SpecError, "a spec has at most 8 stages, got 900: leave some out"),
         ("zstd:99", LevelError, "zstd level must be in -100..-1 or 1..22, got 99"),
-        ("zstd:0", LevelError, "zstd level must be in -100..-1 or 1..22, got 0"),
-        ("zstd:-101", LevelError, "zstd level must be in -100..-1 or 1..22, got -101"),
         ("lz4:13", LevelError, "lz4 level must be in -100..-1 or 1..12, got 13"),
         ("lz4-frame:17", LevelError, "lz4-frame level must be in -100..16, got 17"),
         ("gzip:10", LevelError, "gzip level must be in 0..9, got 10"),
         ("igzip:-1", LevelError, "igzip level must be in 0..3, got -1"),
-        ("zstd:x", LevelError, "zstd level must be a whole number in -100..-1 or 1..22, got 'x'"),
-        ("zstd:+3", LevelError, "zstd level must be a whole number in -100..-1 or 1..22, got '+3'"),
-        ("gzip:1_0", LevelError, "gzip level must be a whole number in 0..9, got '1_0'"),
         ("bitpack|raw", DTypeError, "bitpack takes bool, got uint8: leave it out of the spec"),
     ],
 )
@@ -296,16 +268,6 @@ def test_a_missing_backend(monkeypatch: pytest.MonkeyPatch) -> None:
         )
     finally:
         backends._made.cache_clear()
-
-
-def test_a_damaged_encoded_tensor_can_not_be_decoded() -> None:
-    encoded = encode(X, "zstd")
-    short = dataclasses.replace(encoded, stream=encoded.stream[:-1])
-    raises(
-        CorruptStream,
-        "zstd:3 stream of uint8[4] can't be decoded: decompression error: did not decompress full frame",
-        lambda: decode(short),
-    )
 
 
 def test_every_error_is_an_obscodec_error_and_a_builtin_one() -> None:

@@ -1,14 +1,12 @@
 """Importing obscodec loads numpy and nothing else that is heavy; codecs of other packages are found."""
 
-from __future__ import annotations
-
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from new_python import run_python
 from obscodec.installing import install_command
 
 OPTIONAL = ("numba", "zstandard", "lz4", "isal", "ml_dtypes", "torch", "gymnasium", "stable_baselines3", "cupy")
@@ -16,11 +14,8 @@ OPTIONAL = ("numba", "zstandard", "lz4", "isal", "ml_dtypes", "torch", "gymnasiu
 
 def run(code: str, path: Path | None = None) -> str:
     """What a fresh interpreter prints, with ``path`` in front of its module path."""
-    env = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    found = {"PYTHONPATH": os.pathsep.join([str(path), *filter(None, sys.path)])} if path else {}
+    return run_python("-W", "error", "-c", textwrap.dedent(code), **found).strip()
 
 
 def test_importing_obscodec_imports_nothing_optional() -> None:

@@ -1,7 +1,5 @@
 """Laws over dtypes, shapes, contents and chains that hypothesis makes up."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -10,16 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obscodec import CorruptStream, EncodedTensor, Layout, codec, decode, encode
-from obscodec.segments import Segments
 from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS
-from obscodec.varint import MAX_VARINT_NBYTES, decode_varint, encode_varint, encode_varints
+from obscodec.varint import decode_varint, encode_varint, encode_varints
 
 PLAIN = ("raw", "rle", "zstd:1", "zstd:-7", "lz4", "lz4:9", "lz4-frame", "gzip:1", "igzip")
 ANY = (*PLAIN, "shuffle|zstd:3", "rle|zstd:3", "shuffle|rle|lz4")
 UNSIGNED = ("delta|raw", "delta|shuffle|lz4", "delta|rle|gzip")
 BOOLS = ("bitpack|rle", "bitpack|raw", "bitpack|delta|zstd:3")
 
-quick = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 
 
@@ -59,23 +56,6 @@ def test_decode_inverts_encode(drawn: tuple[npt.NDArray[np.generic], str]) -> No
 
 
 @quick
-@given(
-    st.lists(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 255)), max_size=9), min_size=1, max_size=9),
-    st.sampled_from(["uint8", "uint16", "float32", "complex64", "complex128", "bool"]),
-)
-def test_rle_batches_of_runs(drawn: list[list[tuple[int, int]]], dtype: str) -> None:
-    """Runs that meet at the seams between items stay apart."""
-    layout = Layout((16,), dtype)
-    filled = [np.repeat([v for _, v in runs] or [0], [n for n, _ in runs] or [1]) for runs in drawn]
-    rows = np.stack([np.resize(runs, layout.nbytes) for runs in filled]).astype(np.uint8)
-    rle = codec("rle", layout)
-    streams = rle.encode_batch(rows, np.empty(len(rows) * rle.bound(), np.uint8))
-    decoded = np.empty_like(rows)
-    rle.decode_batch(Segments.of(list(streams)), decoded)
-    assert np.array_equal(decoded, rows)
-
-
-@quick
 @given(st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 300), max_size=20))
 def test_varints(values: list[int]) -> None:
     varints, nbytes = encode_varints(np.array(values, np.int64))
@@ -111,15 +91,6 @@ def test_a_number_has_these_bytes(value: int, form: bytes) -> None:
     assert decode_varint(u8(b"\xff" + form + b"\xff"), 1) == (value, 1 + len(form))
 
 
-def test_many_numbers_have_the_bytes_of_each() -> None:
-    values = [value for value, _ in FORMS]
-    for some in (values, values[::-1], values[:1], [128], [0, 128, 0], []):
-        varints, nbytes = encode_varints(np.array(some, np.int64))
-        assert varints.dtype == np.uint8
-        assert varints.tobytes() == b"".join(map(encode_varint, some))
-        assert nbytes.tolist() == [len(encode_varint(value)) for value in some]
-
-
 @pytest.mark.parametrize(("data", "text"), [
     (b"", "it ends inside a varint"),
     (b"\x80", "it ends inside a varint"),
@@ -134,22 +105,3 @@ def test_what_is_no_varint_is_refused(data: bytes, text: str) -> None:
     for before in (b"", b"\x05"):
         with pytest.raises(CorruptStream, match=f"^{re.escape(text)}$"):
             decode_varint(u8(before + data), len(before))
-
-
-def test_no_varint_is_longer_than_the_longest() -> None:
-    assert len(encode_varint(2**63 - 1)) == MAX_VARINT_NBYTES
-
-
-def test_every_prefix_is_refused_and_each_number_has_one_form() -> None:
-    found = {}
-    for first in range(256):
-        for second in range(256):
-            data = bytes([first, second])
-            try:
-                value, nbytes = decode_varint(u8(data))
-            except CorruptStream:
-                continue
-            assert encode_varint(value) == data[:nbytes]
-            found.setdefault(value, set()).add(data[:nbytes])
-    assert sorted(found) == list(range(2**14))
-    assert all(len(forms) == 1 for forms in found.values())

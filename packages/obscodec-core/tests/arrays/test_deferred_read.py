@@ -1,13 +1,12 @@
 """What a function reads in a DeferredRead is what it would read outside of one."""
 
-import gc
 import os
-import signal
 import threading
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from faults import at_any_time
 from forked import exit_status, forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -256,29 +255,8 @@ def test_an_interrupt_leaves_no_reading_open():
     with pytest.raises(KeyboardInterrupt):
         DeferredRead(interrupted)
     assert OPEN_READ.get() is None
-    armed, n_interrupts = [], 0
-
-    def interrupt(*_):
-        if armed:
-            armed.clear()
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    gc.disable()  # hypothesis has it call a function, and what is raised there is lost
-    for delay_us in range(1, 400):
-        try:
-            armed.append(True)
-            signal.setitimer(signal.ITIMER_REAL, delay_us * 1e-6)
-            for _ in range(20):
-                DeferredRead(lambda: array[:]).result()
-            armed.clear()
-        except KeyboardInterrupt:
-            n_interrupts += 1
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    for _ in at_any_time(lambda: DeferredRead(lambda: array[:]).result(), 400):
         assert_equal(array[:], expected)
-    gc.enable()
-    signal.signal(signal.SIGALRM, before)
-    assert n_interrupts > 100
 
 
 def test_lists_are_filled():

@@ -1,7 +1,5 @@
 """DirtyRows names the rows of an array whose ids changed, whoever assigned to them."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import tracemalloc

@@ -230,17 +230,13 @@ def test_indices_across_the_border_are_refused():
     ("dtype", "value"),
     [
         ("u1", np.array(256)),
-        ("u1", np.array(-1)),
         ("u1", np.array(0.5)),
-        ("u1", np.array(np.nan)),
         ("u1", np.array(1 + 1j)),
         ("u1", np.array("a")),
         ("u1", np.array(None)),
         ("?", np.array(2)),
         ("f4", np.array(2**24 + 1)),
         ("f8", np.array(2**53 + 1)),
-        ("i8", np.array(2**63, np.uint64)),
-        ("u8", np.array(-1)),
         ("f4", np.array(1j)),
         ("M8[s]", np.array(1500, "M8[ms]")),
         ("i8", np.array(0, "M8[s]")),
@@ -278,18 +274,6 @@ def test_a_value_that_fits_is_stored_as_numpy_does(dtype, value):
     array[1:3] = value
     model[1:3] = value
     assert array[:].tobytes() == model.tobytes()
-
-
-def test_a_full_store_changes_nothing():
-    array = zeros(leading=(100,), item=(64, 64), dtype="u1", spec="raw", max_bytes=300_000)
-    noise = np.random.default_rng(0).integers(256, size=(110, 64, 64), dtype=np.uint8)
-    array[:50] = noise[60:]
-    before = array[:], array.ids.copy()
-    with pytest.raises(HeapFull):
-        array[40:] = noise[:60]
-    np.testing.assert_array_equal(array[:], before[0])
-    np.testing.assert_array_equal(array.ids, before[1])
-    assert_no_leak(array)
 
 
 class Far(FrameStore):

@@ -1,11 +1,13 @@
-"""Forks while threads sample and append: ``fork_beside_threads.py sample|delete|append FORKS CODEC``."""
+"""Forks while threads sample, append and save: ``fork_beside_threads.py sample|delete|append|save FORKS CODEC``."""
 
 import gc
+import os
 import sys
+import tempfile
 
 import numpy as np
 from forks import fork_beside
-from obscodec import Field, RingBuffer
+from obscodec import Field, RingBuffer, load, save
 
 SHAPE, N_ENVS, CAPACITY = (32, 32), 2, 60
 
@@ -47,17 +49,29 @@ def main(kind, n_forks, codec):
     buffer = RingBuffer(CAPACITY, fields, N_ENVS)
     for k in range(300):
         buffer.append(**step(k))
+    numbers = iter(range(300, 1 << 40))
+    append = lambda: buffer.append(**step(next(numbers)))  # noqa: E731
     if kind == "sample":
         in_child = lambda: buffer.sample(16)["k"].min() >= 300 - CAPACITY and goes_on(buffer)  # noqa: E731
         fork_beside([lambda: buffer.sample(16)] * 2, in_child, n_forks)
     elif kind == "append":
-        numbers = iter(range(300, 1 << 40))
-        fork_beside([lambda: buffer.append(**step(next(numbers)))], lambda: goes_on(buffer), n_forks)
+        fork_beside([append], lambda: goes_on(buffer), n_forks)
         assert goes_on(buffer)
+    elif kind == "save":
+        with tempfile.TemporaryDirectory() as folder:
+
+            def in_child():
+                save(buffer, f"{folder}/{os.getpid()}")
+                return goes_on(buffer) and goes_on(load(f"{folder}/{os.getpid()}"))
+
+            fork_beside([append, lambda: save(buffer, f"{folder}/mine")], in_child, n_forks)
+            save(buffer, f"{folder}/mine")
+            assert goes_on(load(f"{folder}/mine"))
+            assert goes_on(buffer)
     else:
         held = [buffer]
         sample = buffer.sample
-        del buffer, of_frames
+        del buffer, of_frames, append
 
         def delete():
             nonlocal sample

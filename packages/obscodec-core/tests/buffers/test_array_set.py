@@ -1,12 +1,11 @@
 """Arrays of a buffer: what they share, what they check, what they count."""
 
-import pickle
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from obscodec import DTypeError, Field, FieldError, FrameStack, Layout, ShapeError, SpecError, TensorArray
+from obscodec import DTypeError, Field, FieldError, FrameStack, Layout, ShapeError, SpecError
 from obscodec.arrays import write_buffer
 from obscodec.buffers import ArraySet, BufferOptions
 
@@ -16,19 +15,6 @@ VECTOR = Field((3,), np.float32)
 
 def images(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(256, size=(n, 40, 40), dtype=np.uint8)
-
-
-def test_arrays_of_one_field_and_fields_that_share_have_one_store():
-    arrays = ArraySet({"obs": IMAGE, "next_obs": Field((40, 40), np.uint8, shares="obs"), "other": IMAGE}, 2)
-    assert arrays.stores["obs"] is arrays.stores["next_obs"]
-    assert arrays.stores["obs"] is not arrays.stores["other"]
-    obs, next_obs, again = (arrays.zeros(*of, 10) for of in (("a", "obs"), ("a", "next_obs"), ("b", "obs")))
-    assert obs.store is next_obs.store is again.store
-    pictures = images(2)
-    obs[3] = next_obs[4] = again[5] = pictures
-    assert arrays.stores["obs"].stats().n_tensors == 2  # it has decided, and keeps each once
-    for array, row in ((obs, 3), (next_obs, 4), (again, 5)):
-        np.testing.assert_array_equal(array[row], pictures)
 
 
 def test_fields_that_share_a_store_wait_together(monkeypatch):
@@ -68,26 +54,6 @@ def test_an_array_that_is_made_again_leaves_nothing_in_the_store(waiting):
     np.testing.assert_array_equal(array[4], images(2, 594))
 
 
-def test_what_is_not_compressed_is_an_ndarray():
-    arrays = ArraySet({"vector": VECTOR, "image": Field((40, 40), np.uint8, None)}, 2)
-    assert arrays.stores == {"vector": None, "image": None}
-    for field, of in arrays.fields.items():
-        array = arrays.zeros("a", field, 5)
-        assert isinstance(array, np.ndarray)
-        assert (array.shape, array.dtype) == ((5, 2, *of.shape), of.dtype)
-
-
-def test_a_wrong_step_is_refused_by_name():
-    arrays = ArraySet({"image": IMAGE, "": VECTOR}, 2)
-    text = "field 'image': expected shape (2, 40, 40), got (2, 40)"
-    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
-        arrays.step("image", np.zeros((2, 40), np.uint8))
-    with pytest.raises(ShapeError, match=f"^{re.escape('observations: expected shape (2, 3), got (2, 4)')}$"):
-        arrays.step("", np.zeros((2, 4), np.float32))
-    with pytest.raises(DTypeError, match=r"^field 'image': values of dtype float64, such as 0.5, would be changed"):
-        arrays.step("image", np.full((2, 40, 40), 0.5))
-
-
 @pytest.mark.parametrize(("n_envs", "shape"), [(1, ()), (1, (1,)), (3, (3,)), (3, (3, 1))])
 def test_a_field_of_one_number_takes_one_for_each_environment(n_envs, shape):
     step = ArraySet({"x": Field((1,), np.int64)}, n_envs).step("x", np.full(shape, 7))
@@ -111,29 +77,6 @@ def test_stats_count_every_array_and_every_store_once():
         "1,000 bytes uncompressed, 100 in memory: 10.0 times smaller"
     )
     assert str(stats) == f"{stats.summary}\n  obs, next_obs: {store.encoding}\n  vector: uncompressed"
-
-
-def test_samples_are_counted():
-    arrays = ArraySet({"obs": IMAGE}, 2)
-    for _ in range(2):
-        arrays.n_samples += 1
-        arrays.sample_s += 0.001
-    stats = arrays.stats(0)
-    assert stats.n_samples == 2
-    assert 0 < stats.sample_s < 10
-
-
-def test_a_rebuilt_set_goes_on_with_its_arrays():
-    arrays = ArraySet({"obs": IMAGE}, 2)
-    array = arrays.zeros("a", "obs", 6, waiting=3)
-    array[0] = images(2)
-    arrays, array = pickle.loads(pickle.dumps((arrays, array)))
-    array[1] = images(2, 1)
-    np.testing.assert_array_equal(array[:2], [images(2), images(2, 1)])
-    assert arrays.stats(4).fields["obs"].n_tensors == 4
-    arrays.zeros("a", "obs", 6)
-    assert arrays.stores["obs"].stats().n_tensors == 0
-    assert isinstance(array, TensorArray)
 
 
 def test_fields_take_options_for_all_or_for_some():

@@ -119,19 +119,6 @@ def test_a_buffer_that_spills_keeps_all_steps(tmp_path):
         assert rebuilt.stats().disk_bytes > 500_000
 
 
-@pytest.mark.filterwarnings("ignore:.*max_bytes")
-def test_a_saved_buffer_has_its_limit_and_the_steps_that_are_left(tmp_path):
-    buffer, steps = limited(1_200_000), []
-    fill(buffer, steps, 500)
-    obscodec.save(buffer, tmp_path)
-    loaded = obscodec.load(tmp_path)
-    assert 16 <= len(loaded) == len(buffer) < 500
-    check_equal(loaded, steps)
-    fill(loaded, steps, 300)
-    check_equal(loaded, steps)
-    assert loaded.arguments()["max_bytes"] == 1_200_000
-
-
 def test_a_buffer_below_its_limit_loses_no_step_when_it_is_loaded(tmp_path):
     """Files have the streams of all fields, one behind the other; each store counts its own."""
     buffer, steps = limited(3_000_000), []
@@ -219,20 +206,10 @@ def test_a_buffer_chooses_its_codec_before_it_exceeds_its_limit(codec):
 
 def test_bad_limits_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    least = limited(10**6)._set.memory_bytes(limited(10**6).capacity)
-    assert limited(least).arguments()["max_bytes"] == least
-    capacity = limited(10**6).capacity
     for error, text, options in (
         (SpecError, "spill says where blocks go that exceed max_bytes: pass max_bytes, too", {"spill": tmp_path}),
         (ShapeError, "max_bytes must be 1 or more, or None, got 0", {"max_bytes": 0}),
         (DTypeError, "max_bytes must be a number of bytes, or None, got '5B': write 5", {"max_bytes": "5B"}),
-        (
-            ShapeError,
-            f"max_bytes must be {least:,} or more for {capacity:,} steps, got {least - 1:,}: uncompressed fields and "
-            "ids take that much, and keep it when steps are dropped or move to files. Allow more bytes, or name a "
-            f"codec for large fields, or make room for {capacity - 1:,} steps or fewer",
-            {"max_bytes": least - 1},
-        ),
         (
             DTypeError,
             "spill must be a folder for the oldest blocks, such as '/tmp', or None, got int",

@@ -69,6 +69,9 @@ def test_a_sample_has_whole_steps_while_another_thread_appends(capacity, by):
         pass
     assert len(batches) > 10
     assert steps.n > n + 10
+    if priorities is not None:
+        tree, n_leaves = priorities._tree, len(priorities._tree) // 2
+        np.testing.assert_allclose(tree[1:n_leaves], tree[2::2] + tree[3::2])
 
 
 def test_sequences_n_steps_and_everything_are_whole_while_another_thread_appends():

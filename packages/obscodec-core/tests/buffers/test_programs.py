@@ -11,9 +11,9 @@ HERE = Path(__file__).parent
 @pytest.mark.slow
 @pytest.mark.needs("fork")
 @pytest.mark.parametrize("codec", ["delta-rle", "auto"])
-@pytest.mark.parametrize("kind", ["sample", "delete", "append"])
+@pytest.mark.parametrize("kind", ["sample", "delete", "append", "save"])
 def test_forks_beside_threads(kind, codec):
-    """A process may be forked while other threads sample and append; the child ends, and has whole steps."""
+    """A process may be forked while other threads sample, append and save; the child ends, and has whole steps."""
     program = HERE / "fork_beside_threads.py"
     assert run_python(program, kind, 10, codec, timeout=200) == "all children ended\n"
 

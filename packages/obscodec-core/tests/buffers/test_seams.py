@@ -4,94 +4,39 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import DTypeError, Field, FieldError, Prioritized, RingBuffer, ShapeError, SlotError
+from played import CAPACITY, DEPTH, Played, frames
 
-N_ENVS, CAPACITY, DEPTH = 3, 40, 3
+N_ENVS = 3
 FLAGS = {"done": ("done",), "truncated": ("terminated", "truncated")}
-
-
-class Played:
-    """A buffer, and lists of what its episodes are."""
-
-    def __init__(self, flags="done", seed=0, capacity=CAPACITY, **options):
-        self.rng, self.flags = np.random.default_rng(seed), FLAGS[flags]
-        fields = {"obs": Field((6, 6), np.uint8, "delta-rle", decide_after=4, block_frames=2)}
-        fields |= {"next_obs": Field((6, 6), np.uint8, next_of="obs"), "reward": Field((), np.float32)}
-        fields |= {"number": Field((), np.int64), **{name: Field((), np.bool_) for name in self.flags}}
-        arguments = {"stack": {"obs": DEPTH}, "pad": "zeros", "episode_end": self.flags, **options}
-        self.buffer = RingBuffer(capacity, fields, N_ENVS, **arguments)
-        self.episodes = [[[]] for _ in range(N_ENVS)]  # numbers of steps; the last episode is running
-        self.n = 0
-
-    def step(self, n=1, p_end=0.15):
-        for _ in range(n):
-            ends = self.rng.random(N_ENVS) < p_end
-            obs, after = (np.full((N_ENVS, 6, 6), (self.n + k) % 250 + 1, np.uint8) for k in (0, 1))
-            flags = {name: ends if k == 0 else np.zeros(N_ENVS, bool) for k, name in enumerate(self.flags)}
-            reward = np.full(N_ENVS, self.n, np.float32)
-            self.buffer.append(obs=obs, next_obs=after, reward=reward, number=np.full(N_ENVS, self.n), **flags)
-            for env in range(N_ENVS):
-                self.episodes[env][-1].append(self.n)
-                if ends[env]:
-                    self.episodes[env].append([])
-            self.n += 1
-
-    def end(self, envs=None):
-        self.buffer.end_episodes(envs)
-        for env in range(N_ENVS) if envs is None else envs:
-            if self.episodes[env][-1]:
-                self.episodes[env].append([])
-
-    def drop(self, env):
-        self.buffer.drop_episode(env)
-        self.episodes[env][-1] = []
-
-    @property
-    def parts(self):
-        """The part of each episode that is stored, by environment."""
-        oldest = max(0, self.n - self.buffer.capacity)
-        stored = [(env, [k for k in one if k >= oldest]) for env in range(N_ENVS) for one in self.episodes[env]]
-        return [(env, one) for env, one in stored if one]
-
-    def play(self, n=200):
-        for _ in range(n):
-            self.step()
-            chance = self.rng.random()
-            if chance < 0.06:
-                self.end(None if chance < 0.02 else [int(self.rng.integers(N_ENVS))])
-            elif chance < 0.12:
-                self.drop(int(self.rng.integers(N_ENVS)))
-        return self
 
 
 def check(played, buffer=None):
     buffer = buffer or played.buffer
-    parts = played.parts
-    found = [episode["number"].tolist() for episode in buffer.episodes(unfinished=True)]
-    assert found == [numbers for _, numbers in parts]
-    of_step = {(env, k): numbers for env, numbers in parts for k in numbers}
+    parts, places = played.parts, played.places
+    assert [episode["number"].tolist() for episode in buffer.episodes(unfinished=True)] == parts
+    of_step = {k: numbers for numbers in parts for k in numbers}
     batch, indices = buffer.sample(400, 0, return_indices=True, n_step=4, gamma=0.5)
     for row, index in enumerate(indices.tolist()):
-        k, env = divmod(index, N_ENVS)
-        numbers, at = of_step[env, k], of_step[env, k].index(k)
-        following = numbers[at : at + 4]
-        assert batch["reward"][row] == np.float32(sum(0.5**i * number for i, number in enumerate(following)))
-        assert batch["next_obs"][row, -1, 0, 0] == (following[-1] + 1) % 250 + 1
-        # The oldest steps go, but stay as long as stacks need them.
-        whole = next(one for one in played.episodes[env] if k in one)
-        begin = whole.index(k) + 1
-        stack = [(i % 250) + 1 for i in whole[max(0, begin - DEPTH) : begin]]
-        assert batch["obs"][row, :, 0, 0].tolist() == [0] * (DEPTH - len(stack)) + stack
+        numbers = of_step[index]
+        following = numbers[numbers.index(index) :][:4]
+        assert batch["reward"][row] == np.float32(sum(0.5**i * (number % 17) for i, number in enumerate(following)))
+        np.testing.assert_array_equal(batch["next_obs"][row, -1], frames(following[-1] + N_ENVS))
+        whole, at = places[index]  # the oldest steps go, but stay as long as stacks need them
+        expected = np.zeros((DEPTH, 6, 6), np.uint8)
+        stack = whole[max(0, at + 1 - DEPTH) : at + 1]
+        expected[DEPTH - len(stack) :] = frames(stack)
+        np.testing.assert_array_equal(batch["obs"][row], expected)
     drawn = buffer.sequences(200, 5, 1, strict_length=False, burn_in=2)
     for row in range(200):
         numbers = drawn["number"][row][drawn["mask"][row]].tolist()
-        assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
-        assert any(set(numbers) <= set(one) for _, one in parts)
+        assert numbers == [*range(numbers[0], numbers[-1] + 1, N_ENVS)]
+        assert any(set(numbers) <= set(one) for one in parts)
 
 
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_drawn_crosses_no_seam(flags, seed):
-    played = Played(flags, seed)
+    played = Played(N_ENVS, seed, FLAGS[flags])
     for _ in range(6):
         played.play(40)
         check(played)
@@ -104,18 +49,18 @@ def test_a_step_that_was_taken_out_is_never_drawn():
         played.step(6, p_end=0)
         played.buffer.sample(20, 0, p=priorities)  # which knows the steps of the episode from now on
         played.drop(1)
-        stored = {(env, k) for env, one in played.parts for k in one}
+        stored = {k for one in played.parts for k in one}
         for drawn in (
             played.buffer.sample(500, 0, return_indices=True)[1],
             played.buffer.sample(500, 0, p=priorities, return_indices=True)[1],
             np.concatenate([indices for _, indices in played.buffer.epochs(7, 0, return_indices=True)]),
             played.buffer.sequences(50, 1, 0, p=priorities, return_indices=True)[1],
         ):
-            assert {(index % N_ENVS, index // N_ENVS) for index in drawn.tolist()} <= stored
-        gone = next(k for k in range(played.n - 1, 0, -1) if (1, k) not in stored)
-        with pytest.raises(SlotError, match=rf"^the step with the index {gone * N_ENVS + 1} was taken out by drop_epi"):
-            played.buffer.take([gone * N_ENVS + 1])
-        for name, array in played.buffer[gone - played.buffer.indices.start // N_ENVS].items():
+            assert {*drawn.tolist()} <= stored
+        gone = next(k for k in range(played.n - 2, 0, -N_ENVS) if k not in stored)
+        with pytest.raises(SlotError, match=rf"^the step with the index {gone} was taken out by drop_epi"):
+            played.buffer.take([gone])
+        for name, array in played.buffer[(gone - played.buffer.indices.start) // N_ENVS].items():
             assert not array[1].any(), name
 
 
@@ -134,7 +79,7 @@ def test_the_memory_of_steps_that_were_taken_out_is_free():
 @pytest.mark.parametrize("continued", [False, True])
 @pytest.mark.parametrize("flags", FLAGS)
 def test_loading_ends_the_episodes_unless_they_go_on(tmp_path, flags, continued):
-    played = Played(flags, seed=7).play(50)
+    played = Played(N_ENVS, 7, FLAGS[flags]).play(50)
     played.step(3, p_end=0)
     obscodec.save(played.buffer, tmp_path)
     check(played)
@@ -149,7 +94,7 @@ def test_loading_ends_the_episodes_unless_they_go_on(tmp_path, flags, continued)
 
 def test_a_truncated_flag_says_so_and_else_no_value_changes():
     for flags, said in (("truncated", [False, True]), ("done", [False])):
-        played = Played(flags)
+        played = Played(flags=FLAGS[flags])
         played.step(5, p_end=0)
         before = played.buffer[:]
         played.buffer.end_episodes(1)
@@ -161,19 +106,19 @@ def test_a_truncated_flag_says_so_and_else_no_value_changes():
 
 
 def test_sequences_across_episodes_do_not_cross_what_no_field_tells():
-    played = Played(capacity=100)
+    played = Played(flags=FLAGS["done"], capacity=100)
     played.step(10, p_end=0)
     played.end()
     played.step(10, p_end=0)
     sequences = played.buffer.sequences(300, 6, 0, across_episodes=True, strict_length=False)
     for numbers, mask in zip(sequences["number"], sequences["mask"], strict=True):
-        assert numbers[0] >= 10 or numbers[mask].max() < 10
-    told = Played("truncated", capacity=100)
+        assert numbers[0] >= 10 * N_ENVS or numbers[mask].max() < 10 * N_ENVS
+    told = Played(flags=FLAGS["truncated"], capacity=100)
     told.step(10, p_end=0)
     told.end()
     told.step(10, p_end=0)
     numbers = told.buffer.sequences(300, 6, 0, across_episodes=True)["number"]
-    assert ((numbers[:, 0] < 10) & (numbers[:, -1] >= 10)).any()
+    assert ((numbers[:, 0] < 10 * N_ENVS) & (numbers[:, -1] >= 10 * N_ENVS)).any()
 
 
 def test_nothing_runs_in_an_empty_buffer_and_after_an_end():
@@ -215,7 +160,7 @@ def test_a_sequence_across_episodes_has_no_step_that_was_taken_out():
     played.step(10, p_end=0)
     sequences = played.buffer.sequences(300, 6, 0, across_episodes=True)
     assert sequences["mask"].all()
-    assert sequences["number"].min() == 10
+    assert sequences["number"].min() == 10 * N_ENVS
 
 
 @pytest.mark.parametrize("what", ["end_episodes", "drop_episode"])

@@ -8,71 +8,10 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import DTypeError, Field, Prioritized, RingBuffer, ShapeError, SlotError
+from played import CAPACITY, DEPTH, Played, frames
 
-CAPACITY, DEPTH = 40, 3
 WAYS = [(2, 4), (4, 2), (3, 2), (1, 5), (3, 3), (1, 1)]
 CODECS = ["delta-rle", "zstd:1", "auto", None]
-
-
-def frames(numbers):
-    """Frames that have their numbers in two pixels, so that each differs from the others."""
-    numbers = np.asarray(numbers)
-    made = np.zeros((*numbers.shape, 6, 6), np.uint8)
-    made[..., 0, 0], made[..., 0, 1] = numbers % 251, numbers // 251
-    return made
-
-
-class Played:
-    """A buffer, and for each step, which has a number of its own, its episode and its place there."""
-
-    def __init__(self, n_envs, seed=0, *, codec="delta-rle", stacks=True, masks=False, **options):
-        self.rng, self.masks = np.random.default_rng(seed), masks
-        fields = {"obs": Field((6, 6), np.uint8, codec, min_nbytes=1, decide_after=40 if codec == "auto" else None)}
-        fields |= {"next_obs": Field((6, 6), np.uint8, next_of="obs"), "reward": Field((), np.float32)}
-        fields |= {"number": Field((), np.int64), "done": Field((), np.bool_), "trunc": Field((), np.bool_)}
-        options = {"capacity": CAPACITY, "episode_end": ("done", "trunc"), **options}
-        if masks:
-            fields, options["mask"] = {**fields, "valid": Field((), np.bool_)}, "valid"
-        if stacks:
-            options |= {"stack": {"obs": DEPTH}, "pad": "edge"}
-        self.buffer = RingBuffer(fields=fields, n_envs=n_envs, **options)
-        self.place, self.episodes, self.n = {}, [[] for _ in range(n_envs)], 0
-
-    def step(self, n=1, p_end=0.12):
-        n_envs = self.buffer.n_envs
-        for _ in range(n):
-            numbers = self.n + np.arange(n_envs)
-            valid = np.ones(n_envs, bool) if not self.masks else self.rng.random(n_envs) < 0.9
-            done, trunc = self.rng.random((2, n_envs)) < p_end / 2
-            step = {"obs": frames(numbers), "next_obs": frames(numbers + n_envs), "reward": numbers % 17}
-            step |= {"number": numbers, "done": done, "trunc": trunc} | ({"valid": valid} if self.masks else {})
-            self.buffer.append(**step)
-            for env in range(n_envs):
-                if valid[env]:
-                    self.episodes[env].append(int(numbers[env]))
-                    self.place[int(numbers[env])] = self.episodes[env], len(self.episodes[env]) - 1
-                if done[env] or (trunc[env] and "trunc" in self.buffer.episode_end) or not valid[env]:
-                    self.episodes[env] = []
-            self.n += n_envs
-
-    def play(self, n):
-        for _ in range(n):
-            self.step()
-            if self.rng.random() < 0.1:
-                env = int(self.rng.integers(self.buffer.n_envs))
-                if self.rng.random() < 0.5:
-                    self.buffer.end_episodes(env)
-                else:
-                    self.buffer.drop_episode(env)
-                    for number in self.episodes[env]:
-                        del self.place[number]
-                self.episodes[env] = []
-        return self
-
-    def end(self):
-        self.buffer.end_episodes()
-        self.episodes = [[] for _ in self.episodes]
-        return self
 
 
 def drawn(buffer):
@@ -88,9 +27,9 @@ def drawn(buffer):
 def check_inside(played, buffer, stride):
     """Nothing that is drawn has steps of two episodes; ``stride`` is from a number to the next one of an episode."""
     batch, indices = buffer.sample(300, 0, n_step=4, gamma=0.5, return_indices=True)
-    first = buffer.take(indices)
+    first, places = buffer.take(indices), played.places
     for row, number in enumerate(first["number"].tolist()):
-        episode, at = played.place[number]
+        episode, at = places[number]
         n = round(-np.log2(batch["discount"][row]))
         following = episode[at : at + n]
         assert len(following) == n
@@ -102,7 +41,7 @@ def check_inside(played, buffer, stride):
         for numbers, mask in zip(sequences["number"], sequences["mask"], strict=True):
             numbers = numbers[mask].tolist()
             if not across:
-                episode, at = played.place[numbers[0]]
+                episode, at = places[numbers[0]]
                 assert numbers == episode[at : at + len(numbers)]
             assert len({number % stride for number in numbers}) <= 1  # of one environment, which only goes on
             assert numbers == sorted(numbers)
@@ -111,7 +50,7 @@ def check_inside(played, buffer, stride):
 @pytest.mark.parametrize("codec", ["delta-rle", None])
 @pytest.mark.parametrize(("n_envs", "n_after"), WAYS)
 @pytest.mark.parametrize("n_steps", [0, 7, 30, 130])
-@pytest.mark.parametrize("options", [{}, {"stacks": False}, {"masks": True}, {"episode_end": "done"}])
+@pytest.mark.parametrize("options", [{}, {"stack": None, "pad": None}, {"masks": True}, {"episode_end": "done"}])
 def test_the_same_steps_are_drawn(codec, n_envs, n_after, n_steps, options):
     played = Played(n_envs, seed=n_steps, codec=codec, **options).play(n_steps).end()
     buffer = played.buffer
@@ -168,7 +107,8 @@ def test_both_go_on(codec, n_envs, n_after, tmp_path):
         assert all(found[number] == expected[number] for number in found.keys() - new)
         batch = buffer.take([found[oldest + env][0] for env in range(n_after)])
         for env in range(n_after):  # nothing of what was there before is in the first stack
-            np.testing.assert_array_equal(batch["obs"][env], frames([oldest + env] * DEPTH))
+            np.testing.assert_array_equal(batch["obs"][env, -1], frames(oldest + env))
+            assert not batch["obs"][env, :-1].any()
         sequences = buffer.sequences(100, 3, 0, across_episodes=True)
         assert ((sequences["number"] >= oldest).all(1) | (sequences["number"] < oldest).all(1)).all()
         priorities = Prioritized(buffer.capacity * n_after)
@@ -176,7 +116,7 @@ def test_both_go_on(codec, n_envs, n_after, tmp_path):
 
 
 def test_a_stack_before_a_cut_is_that_of_the_actor():
-    played = Played(1)
+    played = Played(1, pad="edge")
     played.step(30, p_end=0)
     played.end()
     other = played.buffer.with_envs(3)

@@ -4,9 +4,11 @@ import io
 from dataclasses import replace
 from itertools import pairwise
 
+import gymnasium as gym
 import numpy as np
 import obscodec
 import pytest
+from gymnasium import spaces
 from obscodec import Field, RingBuffer
 from obscodec.cli.commands import app
 from obscodec.cli.doctor import command
@@ -100,42 +102,32 @@ def test_a_buffer_for_episodes_knows_where_they_end(moving, vectors):
     assert "episode_end" not in Report("run", (moving, vectors)).pastes["RingBuffer"]
 
 
-def test_blocks_that_are_not_the_usual_ones_are_pasted(tiles):
-    n = tiles.chosen.block_frames
-    assert (tiles.recommended, n > 1) == ("zstd:3", True)
-    for lines in lines_to_paste([tiles]).values():
-        assert f"codec='zstd:3', block_frames={n}" in lines
+BOX = spaces.Box(0, 255, (48, 48, 3), np.uint8)
+
+
+def env_of(space):
+    env = gym.Env()
+    env.observation_space, env.action_space = space, spaces.Discrete(2)
+    return env
 
 
 @pytest.mark.parametrize("which", ["moving", "tiles"])
 def test_the_line_for_stable_baselines3(which, request):
     pytest.importorskip("obscodec_sb3")
-    import gymnasium as gym
-
-    class Env(gym.Env):
-        observation_space = gym.spaces.Box(0, 255, (48, 48, 3), np.uint8)
-        action_space = gym.spaces.Discrete(2)
-
     found = request.getfixturevalue(which)
     lines = lines_to_paste([found])["Stable-Baselines3"]
-    model = executed(lines.replace("env, ", "env, buffer_size=1000, "), {"env": Env()})
+    model = executed(lines.replace("env, ", "env, buffer_size=1000, "), {"env": env_of(BOX)})
     assert model.replay_buffer._options.codec == found.recommended
     assert model.replay_buffer._options.block_frames == {"moving": None, "tiles": found.chosen.block_frames}[which]
 
 
 def test_the_line_for_dictionaries_of_stable_baselines3(moving):
     pytest.importorskip("obscodec_sb3")
-    import gymnasium as gym
-
-    class Env(gym.Env):
-        observation_space = gym.spaces.Dict(
-            {"image": gym.spaces.Box(0, 255, (48, 48, 3), np.uint8), "vector": gym.spaces.Box(-1, 1, (3,))}
-        )
-        action_space = gym.spaces.Discrete(2)
-
     pastes = lines_to_paste([replace(moving, name="observation.image")])
     line = pastes["Stable-Baselines3"].replace("env, ", "env, buffer_size=1000, ")
-    stores = executed(line, {"env": Env()}).replay_buffer.observation_store
+    stores = executed(
+        line, {"env": env_of(spaces.Dict(image=BOX, vector=spaces.Box(-1, 1, (3,))))}
+    ).replay_buffer.observation_store
     assert stores["vector"] is None
     assert stores["image"] is not None
     assert "Stable-Baselines3" not in lines_to_paste([replace(moving, name="observation.camera.image")])
@@ -235,20 +227,16 @@ def replace_every(frames, k):
 def test_one_buffer_for_all_fields(moving, tiles, vectors):
     pytest.importorskip("obscodec_torchrl")
     pytest.importorskip("obscodec_sb3")
-    import gymnasium as gym
-
     image, depth = replace(moving, name="obs/image"), replace(moving, name="obs/depth")
     pastes = lines_to_paste([image, depth, vectors])
     buffer = executed(pastes["RingBuffer"], {})
     assert [*buffer.fields] == ["obs/image", "obs/next_image", "obs/depth", "obs/next_depth", "vector"]
 
-    class Env(gym.Env):
-        observation_space = gym.spaces.Dict({key: gym.spaces.Box(0, 255, (48, 48, 3), np.uint8) for key in KEYS})
-        action_space = gym.spaces.Discrete(2)
-
     codec = dict.fromkeys(KEYS, moving.recommended)
     lines = pastes["Stable-Baselines3"]
-    model = executed(lines.replace("env, ", "env, buffer_size=1000, "), {"env": Env()})
+    model = executed(
+        lines.replace("env, ", "env, buffer_size=1000, "), {"env": env_of(spaces.Dict(dict.fromkeys(KEYS, BOX)))}
+    )
     assert model.replay_buffer._options.codec == codec
     assert executed(pastes["TorchRL"], {}).options.codec == {(key,): spec for key, spec in codec.items()}
     # blocks of one number of frames are for all, others are left out

@@ -11,7 +11,7 @@ from obscodec.cli.doctor import saved
 from obscodec.cli.doctor.saved import saved_items
 from obscodec.installing import install_command
 from obscodec.snapshots import write_snapshot
-from saved import array, frames
+from saved import array, flip, frames
 
 
 def test_the_oldest_steps_of_the_first_environment(tmp_path):
@@ -49,9 +49,7 @@ def test_the_items_of_an_array_are_those_of_its_first_column(tmp_path):
 def test_damage_is_found_in_a_block_of_another_item(tmp_path):
     obscodec.save(array(50), tmp_path)
     (segment,) = tmp_path.glob("*.segment")
-    content = bytearray(segment.read_bytes())
-    content[-30] ^= 1
-    segment.write_bytes(content)
+    flip(segment, -30)
     with pytest.raises(SnapshotError, match=f"{segment.name}.* damaged"):
         saved_items(tmp_path, 1)
 

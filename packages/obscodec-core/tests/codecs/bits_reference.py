@@ -1,7 +1,5 @@
 """Bits, books and groups of ``pred``, as ``docs/formats/pred.md`` describes them: slow, and without any kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

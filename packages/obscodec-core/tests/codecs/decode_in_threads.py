@@ -3,20 +3,17 @@
 A program, so that ``test_kernel_memory.py`` can have it run under a hostile allocator, and see it die.
 """
 
-from __future__ import annotations
-
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from obscodec import FrameStack, FrameStore, Layout, codec
+from obscodec import FrameStore, Layout, codec
 from obscodec.segments import Segments
 
 BATCH_NBYTES = 1 << 20  # of the frames of a round; two frames or more
-DEPTH = 4  # of a stack
 
 Round = Callable[[np.random.Generator], bool]  # decodes, and says whether all bytes are right
 
@@ -57,49 +54,22 @@ def batch(nbytes: int, spec: str) -> Round:
     return decode
 
 
-def frame_store(nbytes: int, spec: str) -> FrameStore:
-    return FrameStore(Layout((nbytes,), np.uint8), codec=spec, block_frames=8, threads=2)
-
-
-def frames_of(nbytes: int, spec: str) -> Round:
-    """A FrameStore."""
-    frames, store = moving(nbytes), frame_store(nbytes, spec)
-    ids = store.append(frames)
+def stored(nbytes: int, spec: str, depth: int | None = None) -> Round:
+    """A store of frames, or of stacks of them."""
+    tensors = moving(nbytes)
+    if depth is not None:
+        tensors = tensors[np.maximum(0, np.arange(len(tensors))[:, None] + np.arange(1 - depth, 1))]
+    store = FrameStore(Layout.of(tensors[0]), frame_stack=depth, codec=spec, block_frames=8, threads=2)
+    ids = store.append(tensors)
 
     def read(rng: np.random.Generator) -> bool:
-        which = rng.integers(len(ids), size=len(ids))
-        return np.array_equal(store.read(ids[which]), frames[which])
+        which = rng.integers(len(ids), size=max(1, len(ids) // (depth or 1)))
+        return np.array_equal(store.read(ids[which]), tensors[which])
 
     return read
 
 
-def stacks_of(nbytes: int, spec: str) -> Round:
-    """A store of stacks."""
-    frames = moving(nbytes)
-    stacks = frames[np.maximum(0, np.arange(len(frames))[:, None] + np.arange(1 - DEPTH, 1))]
-    stack, layout = FrameStack(DEPTH), Layout((DEPTH, nbytes), np.uint8)
-    store = FrameStore(layout, frame_stack=stack, codec=spec, block_frames=8, threads=2)
-    ids = store.append(stacks)
-
-    def read(rng: np.random.Generator) -> bool:
-        which = rng.integers(len(ids), size=max(1, len(ids) // DEPTH))
-        return np.array_equal(store.read(ids[which]), stacks[which])
-
-    return read
-
-
-MAKERS = {"item": item, "batch": batch, "frames": frames_of, "stacks": stacks_of}
-
-
-@contextmanager
-def background(work: Callable[[int], None], n: int) -> Iterator[None]:
-    """``work(1)`` to ``work(n - 1)`` in threads of their own."""
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, n)]
-    for thread in threads:
-        thread.start()
-    yield
-    for thread in threads:
-        thread.join()
+MAKERS = {"item": item, "batch": batch, "frames": stored, "stacks": partial(stored, depth=4)}
 
 
 def run(what: str, spec: str, nbytes: int, n_threads: int, rounds: int) -> None:
@@ -110,8 +80,8 @@ def run(what: str, spec: str, nbytes: int, n_threads: int, rounds: int) -> None:
         rng = np.random.default_rng(k)
         right[k] = sum(once(rng) for _ in range(rounds))
 
-    with background(work, n_threads):
-        work(0)
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(work, range(n_threads)))
     print(f"{what},{spec},{nbytes},{n_threads},{rounds}: {sum(right)} right", flush=True)  # noqa: T201
 
 

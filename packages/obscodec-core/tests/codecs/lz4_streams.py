@@ -1,7 +1,5 @@
 """LZ4 blocks for tests: some that are good, and some that are damaged or close to an end."""
 
-from __future__ import annotations
-
 import lz4.block
 import numpy as np
 

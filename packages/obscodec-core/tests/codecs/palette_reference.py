@@ -1,7 +1,5 @@
 """A plain decoder of ``palette``, as ``docs/formats/palette.md`` describes it: slow, and without any kernel."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A plain decoder of ``pred``, as ``docs/formats/pred.md`` describes it: slow, and without any kernel."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import prod
 

@@ -1,7 +1,5 @@
 """What is particular to the codecs that other libraries implement: levels, bounds, dictionaries, other readers."""
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 import zlib
@@ -14,7 +12,6 @@ import zstandard
 from atari_frames import frames
 from obscodec import Layout, codec, encode
 from obscodec.codecs import BytesCodec
-from obscodec.segments import Segments
 
 LEVELS = {
     "zstd": [-100, -50, -7, -1, 1, 3, 10, 19, 22],
@@ -44,16 +41,6 @@ def test_the_bound_holds_where_nothing_can_be_saved(spec: str) -> None:
         stream = tested.compress(memoryview(plain))
         assert len(stream) <= tested.bound()
         assert tested.decompress_exactly(memoryview(stream), len(plain)) == plain
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_real_frames(spec: str) -> None:
-    tested = codec(spec, Layout((84, 84), "uint8"))
-    rows = tested.layout.rows(frames("Breakout", 60, seed=0)[-20:])
-    streams = tested.encode_batch(rows, np.empty(len(rows) * tested.bound(), np.uint8))
-    decoded = np.empty_like(rows)
-    tested.decode_batch(streams, decoded)
-    assert np.array_equal(decoded, rows)
 
 
 def test_default_levels() -> None:
@@ -123,11 +110,6 @@ def test_a_codec_without_dictionaries_stays_the_same_when_fitted() -> None:
     layout = Layout((4,), "uint8")
     for spec in ("raw", "rle", "gzip", "shuffle|gzip", "rle|lz4-frame"):
         assert codec(spec, layout).fit(np.zeros((3, 4), np.uint8)) == codec(spec, layout)
-
-
-def test_no_streams_make_no_rows() -> None:
-    for spec in SPECS:
-        codec(spec, Layout((4,), "uint8")).decode_batch(Segments.of([]), np.empty((0, 4), np.uint8))
 
 
 @pytest.mark.parametrize("spec", ["pred", "palette"])

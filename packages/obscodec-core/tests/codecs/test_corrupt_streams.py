@@ -1,7 +1,5 @@
 """What each format says about a stream that it can't read."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np
@@ -78,23 +76,18 @@ def test_a_stream_that_can_not_be_read(spec: str, stream: bytes, why: str) -> No
     assert str(caught.value) == f"{tested.spec} stream of uint8[4] can't be decoded: {why}"
 
 
-def test_an_empty_zstd_item_is_one_empty_block() -> None:
-    empty = codec("zstd", Layout((0,), "uint8"))
-    stream = empty.encode(np.zeros(0, np.uint8)).stream
-    with pytest.raises(CorruptStream) as caught:
-        empty.decode_batch(Segments.of([stream[:-1]]), np.zeros((1, 0), np.uint8))
-    assert str(caught.value) == (
-        "zstd:3 stream of uint8[0] can't be decoded: its frame of 0 bytes is not one empty block"
-    )
+EMPTY = bytes(encode(np.zeros(0, np.uint8), "zstd:3").stream)
+PADDING = "the 5 unused bits of its last byte are 0b1, expected 0"
 
 
-def test_padding_of_packed_bits_is_zero() -> None:
-    packed = codec("bitpack|raw", Layout((3,), "bool"))
+@pytest.mark.parametrize(("spec", "layout", "stream", "why"), [
+    ("zstd:3", Layout((0,), "uint8"), EMPTY[:-1], "its frame of 0 bytes is not one empty block"),
+    ("bitpack|raw", Layout((3,), "bool"), b"\x0f", PADDING),
+])  # fmt: skip
+def test_a_stream_of_no_bytes_or_of_bits(spec: str, layout: Layout, stream: bytes, why: str) -> None:
     with pytest.raises(CorruptStream) as caught:
-        packed.decode_batch(Segments.of([b"\x0f"]), np.zeros((1, 3), np.uint8))
-    assert str(caught.value) == (
-        "bitpack|raw stream of bool[3] can't be decoded: the 5 unused bits of its last byte are 0b1, expected 0"
-    )
+        codec(spec, layout).decode_batch(Segments.of([stream]), np.zeros((1, layout.nbytes), np.uint8))
+    assert str(caught.value) == f"{spec} stream of {layout} can't be decoded: {why}"
 
 
 STREAMS = [("rle", b"\1\2", b""), ("delta-rle", b"\0\3\1\0\1", b"\0")]  # of two equal bytes, or of one and a zero

@@ -1,17 +1,13 @@
 """EncodedTensor: the self-describing form, and what becomes of it when bytes are lost or changed."""
 
-from __future__ import annotations
-
 import json
 import math
-import re
 import struct
 import zlib
 
 import numpy as np
 import pytest
-from obscodec import CorruptStream, DTypeError, EncodedTensor, Layout, SpecError, decode, encode
-from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS
+from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, decode, encode
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 BYTES = encode(X, "shuffle|zstd:3").to_bytes()
@@ -37,41 +33,18 @@ def test_there_and_back() -> None:
         assert again.to_bytes() == BYTES
 
 
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS + OTHERS)
-@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
-def test_every_dtype_and_shape_is_written_down(dtype: str, shape: tuple[int, ...]) -> None:
-    import ml_dtypes  # noqa: F401, registers the names
-
-    x = np.ones(shape, dtype)
-    decoded = decode(EncodedTensor.from_bytes(encode(x, "gzip").to_bytes()))
-    assert decoded.dtype == x.dtype
-    assert decoded.shape == shape
-    assert decoded.tobytes() == x.tobytes()
-
-
 def test_what_has_no_bytes_is_refused() -> None:
     for nothing in (20, "OBSC", None):
         with pytest.raises(TypeError, match=r"^memoryview: a bytes-like object is required, not "):
             EncodedTensor.from_bytes(nothing)  # type: ignore[arg-type]
 
 
-def test_bytes_are_not_decoded_as_they_are() -> None:
-    text = "encoded must be an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes, got bytes"
-    with pytest.raises(DTypeError, match=f"^{re.escape(text)}$"):
-        decode(BYTES)  # type: ignore[arg-type]
-
-
-def test_every_prefix_is_refused() -> None:
+def test_every_change_is_refused() -> None:
+    """Each prefix, appended byte and flipped bit."""
     for end in range(len(BYTES)):
         refused(BYTES[:end])
-
-
-def test_every_appended_byte_is_refused() -> None:
     for byte in range(256):
         refused(BYTES + bytes([byte]))
-
-
-def test_every_flipped_bit_is_refused() -> None:
     for bit in range(8 * len(BYTES)):
         flipped = bytearray(BYTES)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -104,31 +77,23 @@ GOOD = {"spec": "raw", "shape": [2], "dtype": "|u1", "dictionary_id": 0}
         3,
         {},
         {**GOOD, "shape": [-1]},
-        {**GOOD, "shape": ["2"]},
         {**GOOD, "shape": [True]},
         {**GOOD, "shape": [2**62, 2**62]},
         {**GOOD, "shape": [0, 2**70]},
-        {**GOOD, "shape": [2.0]},
         {**GOOD, "shape": [float("nan")]},
-        {**GOOD, "shape": {}},
         {**GOOD, "shape": [1] * 64},
         {**GOOD, "shape": "2"},
         {**GOOD, "dtype": "O"},
         {**GOOD, "dtype": "(2,3)f4,f4"},
         {**GOOD, "dtype": "((((("},
-        {**GOOD, "dtype": "f4,("},
         {**GOOD, "dtype": "a5"},  # numpy warns of it
         {**GOOD, "dtype": ">f4"},
-        {**GOOD, "dtype": "uint8"},
-        {**GOOD, "dtype": "<u1"},
         {**GOOD, "dtype": "<M8[0s]"},  # numpy crashes or raises SystemError with it
         {**GOOD, "dtype": ["|u1"]},
         {**GOOD, "dtype": "nope"},
-        {**GOOD, "dtype": 3},
         {**GOOD, "spec": 3},
         {**GOOD, "dictionary_id": "0"},
         {**GOOD, "dictionary_id": True},
-        {**GOOD, "dictionary_id": -1},
         {**GOOD, "dictionary_id": 2**32},
         {**GOOD, "more": 1},
         {name: GOOD[name] for name in ("spec", "shape", "dtype")},
@@ -224,13 +189,6 @@ def test_an_item_of_exactly_one_gib_may_be_announced() -> None:
     assert EncodedTensor.from_bytes(with_header({**GOOD, "shape": [2**30]})).layout.nbytes == 2**30
 
 
-@pytest.mark.parametrize("spec", ["raw", "rle", "delta-rle", "zstd:3", "lz4", "shuffle|raw", "delta-rle|zstd:3"])
-@pytest.mark.parametrize("shape", [(0, 2**40), (2**40, 0), (3, 0, 2**50)])
-def test_an_item_without_bytes_takes_no_room_however_long_its_axes_are(spec: str, shape: tuple[int, ...]) -> None:
-    x = np.zeros(shape, np.uint8)
-    assert decode(EncodedTensor.from_bytes(encode(x, spec).to_bytes())).shape == shape
-
-
 @pytest.mark.parametrize("spec", ["raw", "rle", "delta-rle", "zstd:3", "shuffle|lz4", "rle|gzip"])
 def test_a_bool_that_is_stored_as_another_byte_is_true(spec: str) -> None:
     encoded = encode(np.array([[0, 1, 2, 255], [128, 0, 0, 3]], np.uint8), spec)
@@ -238,7 +196,3 @@ def test_a_bool_that_is_stored_as_another_byte_is_true(spec: str) -> None:
     for out in (None, np.zeros((2, 4), np.bool_), np.zeros((4, 2), np.bool_).T):
         decoded = decode(EncodedTensor(encoded.stream, bools, encoded.spec), out)
         assert decoded.view(np.uint8).tolist() == [[0, 1, 1, 1], [1, 0, 0, 1]]
-
-
-def test_a_header_written_by_hand_is_read() -> None:
-    assert decode(EncodedTensor.from_bytes(with_header(GOOD, b"ab"))).tobytes() == b"ab"

@@ -4,14 +4,11 @@ What was freed is unmapped at once, given to another thread, or overwritten. Wit
 takes a hundred times as long, and there are more.
 """
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from new_python import run_python
 
 PROGRAM = Path(__file__).with_name("decode_in_threads.py")
 TIMES = int(os.environ.get("KERNEL_MEMORY_TIMES", "1"))
@@ -64,13 +61,6 @@ def longer(case: str) -> str:
 def test_all_that_is_decoded_is_right(name: str) -> None:
     environment, *cases = CASES[name]
     asked = [longer(case) for case in cases + (MORE if TIMES > 1 else [])]
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *asked],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     numbers = [[int(number) for number in case.split(",")[-2:]] for case in asked]
     expected = [f"{case}: {threads * rounds} right" for case, (threads, rounds) in zip(asked, numbers, strict=True)]
-    assert (done.stdout.splitlines(), done.returncode) == (expected, 0), done.stderr
+    assert run_python(PROGRAM, *asked, **environment).splitlines() == expected

@@ -1,7 +1,5 @@
 """``palette``: what its streams say, what it takes and refuses, and what its dictionaries keep."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import numpy as np
@@ -10,31 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_golden import tensors
-from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, codec
+from obscodec import CorruptStream, Layout, SpecError, codec
 from obscodec.codecs import Codec
 from obscodec.codecs.formats.images.groups import DICTIONARY_NBYTES
 from obscodec.codecs.formats.images.palette.frame_reader import PLAIN, PRED
 from obscodec.segments import Segments
 from palette_reference import decode as plainly_decoded
+from test_pred import SIZES, STORAGE, decoded, encoded
 
 Images = npt.NDArray[np.uint8]
 
 TWO = Layout((2, 8, 8), "uint8")
 SPRITES = tensors()["moving-sprites"]
 ITEM = Layout.of(SPRITES)
-SIZES = "a frame has another number of bytes than its head and its pixels need"
-STORAGE = "a frame is stored in a way that does not exist"
 MODE = "a tile is predicted in a way that does not exist in its frame"
 COLOURS = "it has more than 256 colours, or fewer bytes than these need"
-
-
-def encoded(tested: Codec, x: npt.NDArray[np.generic]) -> bytes:
-    return tested.encode(x).stream.tobytes()
-
-
-def decoded(tested: Codec, stream: bytes) -> npt.NDArray[np.generic]:
-    given_stream = np.frombuffer(stream, np.uint8)
-    return tested.decode(EncodedTensor(given_stream, tested.layout, tested.spec, tested.dictionary_id))
 
 
 def samples(n: int = 12) -> Images:
@@ -73,6 +61,7 @@ CASES = [
     (b"\2\7\1" + b"\x1f" + b"\1", STORAGE),
     (b"\2\7\1" + b"\1" + b"\1", "it ends inside a varint"),
     (b"\2\7\6" + b"\1\2\0\0\0\0" + b"\1", "its bits end elsewhere than they say"),
+    (bytes.fromhex("02 00 07 01 02 00 00 00 40 04 02 02 00 00 00 40 05"), MODE),
 ]
 
 
@@ -98,38 +87,6 @@ def test_a_place_without_a_colour(n_channels: int, planar: bool, column: int, kn
     assert decoded(tested, stream).tobytes() == x.tobytes()
     with pytest.raises(CorruptStream, match="a pixel has a colour that is not in its palette"):
         decoded(tested, bytes([begin[0] - 1]) + first + stream[len(begin) :])
-
-
-def test_every_mode_is_refused_that_does_not_exist() -> None:
-    tested = codec("palette", TWO)
-    stream = encoded(tested, np.zeros((2, 8, 8), np.uint8))
-    refused = 0
-    for at in range(3, len(stream)):
-        for value in range(256):
-            try:
-                decoded(tested, stream[:at] + bytes([value]) + stream[at + 1 :])
-            except CorruptStream as error:
-                refused += str(error).endswith(MODE)
-    assert refused
-
-
-def test_all_damage_of_whole_frames_does_no_harm(fitted: Codec) -> None:
-    stream = encoded(fitted, SPRITES)
-    memory = np.full(SPRITES.nbytes + 128, 7, np.uint8)
-    rows = memory[64:-64].reshape(1, -1)
-    n_refused = 0
-    for k in range(len(stream)):
-        damaged = bytearray(stream)
-        damaged[k] ^= 1 << k % 8
-        for bad in (stream[:k], bytes(damaged), stream + bytes([k % 256])):
-            try:
-                fitted.decode_batch(Segments.of([bad]), rows)
-            except CorruptStream:
-                n_refused += 1
-            else:
-                assert len(bad) == len(stream)
-    assert n_refused >= 2 * len(stream)
-    assert set(memory[:64]) | set(memory[-64:]) == {7}
 
 
 @pytest.mark.slow

@@ -1,16 +1,15 @@
 """``pred``: what it takes and refuses, and the forms of its streams."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fenced import Fenced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_golden import tensors
-from obscodec import CorruptStream, EncodedTensor, Field, Layout, RingBuffer, SpecError, codec, decode, encode
+from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, codec, decode, encode
 from obscodec.codecs import Codec
 from obscodec.codecs.formats.images.groups.books import DICTIONARY_NBYTES, built_in
 from obscodec.segments import Segments
@@ -18,7 +17,7 @@ from pred_reference import TRANSFORMS, with_shares
 from pred_reference import decode as plainly_decoded
 
 TWO = Layout((2, 8, 8), "uint8")
-COLORS = tensors()["moving-colors"]
+COLORS, SPRITES = tensors()["moving-colors"], tensors()["moving-sprites"]
 SPECS = "pred", "pred:fast"
 NOISE = b"\0" + bytes(range(64))
 SIZES = "a frame has another number of bytes than its head and its pixels need"
@@ -31,7 +30,8 @@ def encoded(tested: Codec, x: npt.NDArray[np.generic]) -> bytes:
 
 
 def decoded(tested: Codec, stream: bytes) -> npt.NDArray[np.generic]:
-    return tested.decode(EncodedTensor(np.frombuffer(stream, np.uint8), tested.layout, tested.spec))
+    src = np.frombuffer(stream, np.uint8)
+    return tested.decode(EncodedTensor(src, tested.layout, tested.spec, tested.dictionary_id))
 
 
 CASES = [
@@ -88,35 +88,27 @@ def test_no_item_grows(spec: str, most: int, shape: tuple[int, ...]) -> None:
     rows = tested.layout.rows(noise)
     streams = tested.encode_batch(rows, np.empty(len(rows) * tested.bound(), np.uint8))
     assert streams.lengths.max() <= rows.shape[1] + most
-    decoded = np.zeros_like(rows)
-    tested.decode_batch(streams, decoded)
-    np.testing.assert_array_equal(decoded, rows)
-    if len(shape) > 2:
-        first = rows.shape[1] // shape[0]
-        decoded[:] = 0
-        tested.decode_beginnings(streams, decoded, np.full(len(rows), first))
-        np.testing.assert_array_equal(decoded[:, :first], rows[:, :first])
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", [*SPECS, "palette"])
 def test_damage_of_whole_frames_does_no_harm(spec: str) -> None:
-    tested = codec(spec, Layout.of(COLORS))
-    stream = encoded(tested, COLORS)
-    memory = np.full(COLORS.nbytes + 128, 7, np.uint8)
-    rows = memory[64:-64].reshape(1, -1)
-    n_refused = 0
+    x = SPRITES if spec == "palette" else COLORS
+    tested = codec(spec, Layout.of(x))
+    tested = tested.fit(np.stack([np.roll(x, k, axis=(-3, -2)) for k in range(12)])) if spec == "palette" else tested
+    stream, memory = encoded(tested, x), Fenced(x.nbytes)
+    rows, n_refused = memory.rows(1, x.nbytes), 0
     for k in range(len(stream)):
         damaged = bytearray(stream)
         damaged[k] ^= 1 << k % 8
-        for bad in (stream[:k], bytes(damaged)):
+        for bad in (stream[:k], bytes(damaged), stream + bytes([k % 256])):
             try:
                 tested.decode_batch(Segments.of([bad]), rows)
             except CorruptStream:
                 n_refused += 1
             else:
                 assert len(bad) == len(stream)
-    assert n_refused >= len(stream)
-    assert set(memory[:64]) | set(memory[-64:]) == {7}
+            memory.check(rows)
+    assert n_refused >= 2 * len(stream)
 
 
 def test_items_that_are_no_images() -> None:
@@ -342,17 +334,3 @@ def test_a_dictionary_that_is_none(name: str) -> None:
     with pytest.raises(SpecError) as caught:
         codec("pred", TWO).with_dictionary(dictionary)
     assert why in str(caught.value)
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_a_ring_buffer_of_textured_frames_is_exact(spec: str) -> None:
-    buffer = RingBuffer(200, {"obs": Field((84, 84, 3), np.uint8, spec, block_frames=4)})
-    texture = np.random.default_rng(0).integers(0, 40, (84, 84, 3)).cumsum(0, np.uint8)
-    frames = [np.roll(texture, (i, 2 * i), axis=(0, 1)) for i in range(300)]
-    for frame in frames:
-        buffer.append(obs=frame)
-    stats = buffer.stats().fields["obs"]
-    assert stats.live_bytes < stats.raw_bytes // 2  # blocks are encoded, not only kept
-    sample = buffer.sample(64, 0)["obs"]
-    known = {frame.tobytes() for frame in frames[-200:]}
-    assert {frame.tobytes() for frame in sample} <= known

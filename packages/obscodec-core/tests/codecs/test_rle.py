@@ -1,21 +1,11 @@
 """What is particular to rle: the width of elements, the bound, huge runs, rows anywhere in memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from obscodec import CorruptStream, EncodedTensor, Layout, codec, decode, encode
 from obscodec.codecs.formats.rle import Rle
 from obscodec.segments import Segments
 from obscodec.varint import encode_varint
-
-
-@pytest.mark.parametrize(
-    ("dtype", "width"),
-    [("bool", 1), ("float16", 2), ("float32", 4), ("datetime64[s]", 8), ("complex128", 8), ("longdouble", 8)],
-)
-def test_the_width_of_an_element(dtype: str, width: int) -> None:
-    assert Rle(Layout((3,), dtype)).width == width
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
@@ -56,26 +46,6 @@ def test_the_shorter_of_runs_and_the_item_is_written(dtype: str) -> None:
     assert np.array_equal(decoded, tested.layout.rows(x))
 
 
-@pytest.mark.parametrize(
-    ("lengths", "nbytes"),
-    [
-        ([2, 2], 5),  # as long as the item and a byte
-        ([2, 1, 1], 5),
-        ([2] * 127, 255),
-        ([2] * 128, 257),  # the count takes two bytes
-        ([128, *[1] * 40, 200], 1 + 44 + 42),
-        ([*[1] * 100, *[200] * 3], 1 + 106 + 103),
-        ([*[1] * 100, 99], 200),  # 203 as runs
-    ],
-)
-def test_where_runs_are_as_long_as_the_item(lengths: list[int], nbytes: int) -> None:
-    x = np.repeat(np.arange(len(lengths)) % 250, lengths).astype(np.uint8)
-    encoded = encode(x, "rle")
-    assert bytes(encoded.stream) == by_document(x)
-    assert encoded.stream.nbytes == nbytes
-    assert np.array_equal(decode(encoded), x)
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 def test_runs_that_are_longer_than_the_item_are_read_but_not_in_a_chain(dtype: str) -> None:
     x = np.random.default_rng(0).integers(0, 256, 8000, np.uint8).view(dtype)
@@ -85,13 +55,6 @@ def test_runs_that_are_longer_than_the_item_are_read_but_not_in_a_chain(dtype: s
     compressed = encode_varint(len(runs)) + bytes(encode(runs, "zstd:1").stream)
     with pytest.raises(CorruptStream, match=f"has {len(runs)} bytes, at most {x.nbytes + 1} are possible"):
         decode(EncodedTensor(np.frombuffer(compressed, np.uint8), Layout.of(x), "rle|zstd:1"))
-
-
-def test_a_huge_constant_item_is_a_few_bytes() -> None:
-    x = np.full(2**25 + 3, 9, np.uint8)
-    encoded = encode(x, "rle")
-    assert encoded.stream.nbytes == 6
-    assert np.array_equal(decode(encoded), x)
 
 
 @pytest.mark.parametrize("length", [1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152])

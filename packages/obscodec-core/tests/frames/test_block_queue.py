@@ -2,13 +2,12 @@
 
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from new_python import run_python
 from obscodec import FrameStore, Layout
 
 FRAME = Layout((40,), np.uint8)
@@ -132,7 +131,7 @@ def test_a_pickle_has_what_is_on_its_way(monkeypatch):
 def test_a_forked_process_goes_on_without_the_background():
     script = f"""
 import sys
-sys.path[:0] = {[str(Path(__file__).parents[k]) for k in range(2)]!r}
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 from forked import exit_status, forked
 from test_block_queue import *
 
@@ -149,8 +148,7 @@ for n in (64, 70, 79):
     assert exit_status(child) == 0
 print("done")
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout == "done\n", done.stderr
+    assert run_python("-c", script, timeout=120) == "done\n"
 
 
 def test_a_program_may_end_while_blocks_are_compressed():
@@ -162,8 +160,7 @@ store, ids = walked()
 atexit.register(lambda: print(store.append(WALK[100:]).size, store.stats().n_tensors))
 store.append(WALK[16:100])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.stdout, done.returncode) == ("200 300\n", 0), done.stderr
+    assert run_python("-c", script, timeout=120) == "200 300\n"
 
 
 @pytest.mark.needs("signals at any time")

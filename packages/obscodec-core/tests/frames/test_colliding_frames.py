@@ -5,8 +5,6 @@ first one; a lane is rotated by 7 bits before each. So a change of a word is und
 lane that is the same, rotated. In the end the lanes are added up, with the weights 1, 3, 5, 7.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from obscodec import FrameStack, FrameStore, Layout, TensorArray

@@ -11,12 +11,8 @@ from typing import get_args, get_type_hints
 import numpy as np
 import obscodec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
-from obscodec import FrameStack, FrameStore, Layout
-from obscodec.frames.kernels.counts import count_known
-from obscodec.frames.kernels.grouping import group
+from obscodec import FrameStore, Layout
 
 FRAME = Layout((8, 9), "uint8")
 
@@ -31,6 +27,20 @@ def words(n: int, seed: int) -> np.ndarray:
     return made[np.random.default_rng(seed).integers(12, size=(n, 8))]
 
 
+class Lock:
+    """As soon as it is free, another thread goes on, and the pickler goes through the parts only then."""
+
+    def __init__(self, store, go_on):
+        self.store, self.go_on = store, go_on
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        self.store.log.lock = threading.Lock()
+        self.go_on(self.store)
+
+
 @pytest.mark.parametrize("codec", ["delta-rle", "delta-rle|zstd:1", "zstd:1", "raw"])
 @pytest.mark.parametrize("rebuild", [lambda state: pickle.loads(pickle.dumps(state)), copy.deepcopy])
 def test_what_another_thread_appends_while_a_log_is_pickled_is_not_in_the_pickle(codec, rebuild):
@@ -40,21 +50,14 @@ def test_what_another_thread_appends_while_a_log_is_pickled_is_not_in_the_pickle
     store.release(ids[:9])
     ids, frames, before = ids[9:], frames[9:], store.stats()
 
-    class Lock:
-        """As soon as it is free, another thread goes on, and the pickler goes through the parts only then."""
+    def go_on(store):
+        store.release(ids)  # blocks go, and their numbers are used again
+        for seed in range(1, 9):
+            store.append(words(60, seed), [0] * 60)  # enough to train a dictionary
+            store.append(noise(30, seed), [seed] * 30)
+        store.log._held = ids[:1].copy()  # in the middle of an append
 
-        def __enter__(self):
-            pass
-
-        def __exit__(self, *error):
-            store.log.lock = threading.Lock()
-            store.release(ids)  # blocks go, and their numbers are used again
-            for seed in range(1, 9):
-                store.append(words(60, seed), [0] * 60)  # enough to train a dictionary
-                store.append(noise(30, seed), [seed] * 30)
-            store.log._held = ids[:1].copy()  # in the middle of an append
-
-    store.log.lock = Lock()
+    store.log.lock = Lock(store, go_on)
     state = store.log.state()
     store = FrameStore(**store.arguments())
     store.log.restore(rebuild(state))
@@ -70,54 +73,23 @@ def test_what_another_thread_appends_while_a_log_is_pickled_is_not_in_the_pickle
 
 
 def test_listed_stacks_are_of_the_moment_of_their_frames():
-    stack, layout = FrameStack(2), Layout((2, *FRAME.shape), "uint8")
-    store = FrameStore(layout, frame_stack=stack, block_frames=4)
+    store = FrameStore(Layout((2, *FRAME.shape), "uint8"), frame_stack=2, block_frames=4)
     pairs = noise(40, 0).reshape(20, 2, *FRAME.shape)
     stacks = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(40, 2, *FRAME.shape)  # each pair, then turned round
     ids = store.append(stacks)
     assert (ids < 0).any()
     before = store.stats()
 
-    class Lock:
-        def __enter__(self):
-            pass
+    def go_on(store):
+        store.release(ids)
+        store.append(noise(400, 1).reshape(200, 2, *FRAME.shape))
 
-        def __exit__(self, *error):
-            store.log.lock = threading.Lock()
-            store.release(ids)
-            store.append(noise(400, 1).reshape(200, 2, *FRAME.shape))
-
-    store.log.lock = Lock()
+    store.log.lock = Lock(store, go_on)
     copied = pickle.loads(pickle.dumps(store))
     assert replace(copied.stats(), reserved_bytes=before.reserved_bytes) == before
     np.testing.assert_array_equal(copied.read(ids), stacks)
     copied.release(ids)
     assert copied.stats().n_tensors == 0
-
-
-@settings(deadline=None)
-@given(st.integers(1, 20), st.integers(1, 1 << 13), st.integers(0, 300), st.integers(0, 2**32))
-def test_frames_are_sorted_by_block_and_place(block_frames, n_frames, n, seed):
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(0, n_frames, n)
-    order, places, blocks, starts = np.empty((4, n + 1), np.int64)
-    n_blocks = group(ids, block_frames, order[:n], places, blocks, starts)
-    order, places, blocks, starts = order[:n], places[:n], blocks[:n_blocks], starts[: n_blocks + 1]
-    assert sorted(order.tolist()) == list(range(n))
-    assert ids[order].tolist() == sorted(ids.tolist())
-    assert (blocks.repeat(np.diff(starts)) * block_frames + places).tolist() == sorted(ids.tolist())
-    assert blocks.tolist() == sorted(set((ids // block_frames).tolist()))
-    assert starts[-1] == n
-
-
-@given(st.integers(0, 9), st.sampled_from([-1, -(2**62), 5, 40, 41, 2**62]))
-def test_the_first_unknown_frame_is_named(at, unknown):
-    counts = np.full(41, 3, np.int32)
-    counts[[0, 5, 40]] = 0, 1, 0  # 0 is the frame of zeros, 5 has only its place among the recent ones
-    ids = np.array([7, 0, 39, 7, 0, 1, 2, 3, 4, 6])
-    assert count_known(ids, counts) == 10
-    ids[at] = ids[9] = unknown
-    assert count_known(ids, counts) == at
 
 
 def test_kernels_give_numbers():

@@ -123,18 +123,6 @@ def test_arrays_equal_plain_ones(kind, n_envs):
     assert len(exchange_step.signatures) == 1  # of all these forms
 
 
-def test_replaced_tensors_go_at_the_next_flush():
-    kind = "stacks"
-    store, player = store_of(kind), Player(kind, 1)
-    array, _ = arrays_of(store, 1)
-    player.rng = np.random.default_rng(3)
-    for _ in range(20):
-        array[2] = player.rng.integers(1, 200, size=(1, 4, 6, 5)).astype(np.uint8)
-    assert store.stats().n_tensors == 20
-    array.write_buffer.flush()
-    assert store.stats().n_tensors == 1
-
-
 def test_a_step_that_finds_no_room_changes_nothing(monkeypatch):
     store, player = store_of("stacks"), Player("stacks", 2)
     arrays = arrays_of(store, 2)

@@ -1,7 +1,5 @@
 """TrainedCodecs: when a dictionary is trained and trained again, which versions stay, and what a failure leaves."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -95,16 +93,6 @@ def test_four_megabytes_are_enough_and_no_sample_is_cut() -> None:
     assert seen == [LARGE + LARGE // 4] * 3
 
 
-def test_a_codec_without_dictionaries_stays_as_it_is() -> None:
-    gzip = codec("gzip:1", Layout((0,), "uint8"))
-    codecs = TrainedCodecs(gzip, train)
-    feed(codecs, samples_of(0))
-    assert (codecs.newest, codecs.learning, len(codecs.by_version)) == (1, False, 1)
-    feed(codecs, samples_of(1, 256), 0.1)
-    feed(codecs, samples_of(1, 600), 0.9)
-    assert (codecs.newest, codecs.learning, codecs.is_due) == (1, False, False)
-
-
 @pytest.mark.parametrize(("ratio", "is_due"), [(0.5, False), (0.62, False), (0.63, True), (1.0, True), (0.1, False)])
 def test_a_training_is_due_when_streams_are_a_quarter_larger(ratio: float, is_due: bool) -> None:
     codecs = taught()
@@ -112,24 +100,6 @@ def test_a_training_is_due_when_streams_are_a_quarter_larger(ratio: float, is_du
     assert not codecs.is_due
     feed(codecs, samples_of(1, 1), ratio)
     assert codecs.is_due == is_due
-
-
-def test_streams_of_an_older_version_are_no_drift() -> None:
-    codecs = taught()
-    codecs.learn_again(samples_of(0), compress)
-    feed(codecs, samples_of(0))
-    feed(codecs, samples_of(1, 600), 0.9, version=1)
-    assert not codecs.is_due
-    feed(codecs, samples_of(1, 256), 1.0, version=0)  # but items that no stream makes smaller are
-    assert codecs.is_due
-
-
-def test_a_few_large_streams_are_no_drift() -> None:
-    codecs = taught()
-    for _ in range(2):
-        feed(codecs, samples_of(1, 60), 0.9)
-        feed(codecs, samples_of(1, 190), 0.5)
-    assert not codecs.is_due
 
 
 def test_a_training_is_due_when_four_times_as_many_were_encoded() -> None:
@@ -141,19 +111,6 @@ def test_a_training_is_due_when_four_times_as_many_were_encoded() -> None:
         assert codecs.is_due, n
         codecs.learn_again(samples_of(0), compress)
         assert not codecs.is_due
-
-
-def test_another_dictionary_is_trained_on_what_is_stored() -> None:
-    codecs = taught()
-    second = codecs.by_version[2]
-    feed(codecs, samples_of(1), 0.9)
-    codecs.learn_again(samples_of(2), compress)
-    assert codecs.newest == 3
-    assert codecs.by_version[2] == second
-    assert codecs.by_version[3] == train(second, samples_of(2))
-    assert codecs.dictionary_bytes == len(second.dictionary) + len(codecs.by_version[3].dictionary)
-    feed(codecs, samples_of(2, 300), 0.9)  # which is how well this one goes from the start
-    assert not codecs.is_due
 
 
 @pytest.mark.parametrize(("nbytes", "newest"), [(101, 2), (96, 2), (95, 3)])
@@ -173,28 +130,6 @@ def test_a_dictionary_is_kept_that_makes_streams_5_percent_smaller(nbytes: int, 
     assert not codecs.is_due  # streams have not become larger since
 
 
-def test_no_more_is_read_than_a_training_takes() -> None:
-    codecs, read = taught(), []
-    for nbytes, most in ((400, 256), (LARGE, 4), (LARGE + LARGE // 4, 4)):
-        read.clear()
-        codecs.learn_again((read.append(i) or np.full(nbytes, i, np.uint8) for i in range(999)), compress)  # type: ignore[func-returns-value]
-        assert read == list(range(most))
-
-
-def test_versions_that_nothing_needs_are_forgotten_but_the_newest() -> None:
-    codecs = taught()
-    codecs.learn_again(samples_of(2), compress)
-    codecs.keep([1, 2, 3])
-    assert [version in codecs.by_version for version in (1, 2, 3)] == [True, True, True]
-    codecs.keep({2, 7})
-    assert [version in codecs.by_version for version in (1, 2, 3)] == [False, True, True]
-    codecs.keep([])
-    assert [version in codecs.by_version for version in (1, 2, 3)] == [False, False, True]
-    assert len(codecs.by_version) == 1
-    codecs.learn_again(samples_of(4), compress)
-    assert codecs.newest == 4  # no number comes twice
-
-
 @pytest.mark.parametrize("error", [ShapeError("too few samples"), MemoryError()])
 def test_a_training_that_fails_leaves_the_codec_as_it_is(error: Exception) -> None:
     def fit(zstd: BytesCodec, samples: Sequence[Bytes]) -> BytesCodec:
@@ -206,14 +141,6 @@ def test_a_training_that_fails_leaves_the_codec_as_it_is(error: Exception) -> No
     assert codecs.by_version[1] is ZSTD
     feed(codecs, samples_of(0, 600))
     assert codecs.newest == 1
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_too_few_items_teach_nothing(n: int) -> None:
-    codecs = taught()
-    feed(codecs, samples_of(1), 0.9)
-    codecs.learn_again(samples_of(1, n), compress)
-    assert (codecs.newest, codecs.is_due) == (2, False)
 
 
 @pytest.mark.parametrize(

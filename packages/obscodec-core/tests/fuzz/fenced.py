@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import sys
 
 import numpy as np
 from obscodec.layout import Rows
@@ -11,20 +12,24 @@ _FILL = 0xA5
 _CANARY = bytes([_FILL]) * 64
 
 
-class Fenced:
-    """Some pages, and behind them one that nobody may touch.
+def fenced(nbytes: int, *, before: bool = False) -> Bytes:
+    """``u8[nbytes]`` that ends, or begins, at a page that nobody may touch; Windows has no such pages."""
+    if sys.platform == "win32":
+        return np.empty(nbytes, np.uint8)
+    size = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    pages = np.frombuffer(mmap.mmap(-1, size + 2 * mmap.PAGESIZE), np.uint8)
+    for fence in (pages.ctypes.data, pages.ctypes.data + mmap.PAGESIZE + size):
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(mmap.PAGESIZE), 0):
+            raise OSError("the memory can't be fenced")
+    begin = mmap.PAGESIZE if before else mmap.PAGESIZE + size - nbytes
+    return pages[begin : begin + nbytes]
 
-    Args:
-        nbytes: the most bytes that are asked for.
-    """
+
+class Fenced:
+    """Memory before a fence, for streams and rows of up to ``nbytes``."""
 
     def __init__(self, nbytes: int) -> None:
-        n_pages = 1 + -(-nbytes // mmap.PAGESIZE)
-        self._pages = np.frombuffer(mmap.mmap(-1, (n_pages + 1) * mmap.PAGESIZE), np.uint8)
-        self._memory = self._pages[: n_pages * mmap.PAGESIZE]
-        end = self._pages.ctypes.data + self._memory.nbytes
-        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), ctypes.c_size_t(mmap.PAGESIZE), 0):
-            raise OSError("the memory can't be fenced")
+        self._memory = fenced(nbytes + len(_CANARY))
 
     def holding(self, content: bytes) -> Bytes:
         """``content`` right before the fence."""

@@ -4,8 +4,6 @@ Each begins with what obscodec wrote, and changes what the checksum is taken of:
 stream of a chain, the announced sizes of the libraries' own frames.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import struct
@@ -21,16 +19,7 @@ HEADS = ("raw", "rle", "delta-rle", "zstd:1", "lz4", "lz4-frame", "gzip:1", "igz
 TAILS = ("zstd:1", "lz4", "lz4-frame", "gzip:1", "igzip:0")
 DTYPES = ("|b1", "|u1", "<u2", "<i4", "<f8", "<c16", "<M8[ns]", "bfloat16", "float8_e5m2")
 SHAPES: tuple[tuple[int, ...], ...] = (
-    (),
-    (0,),
-    (1,),
-    (7,),
-    (40, 5),
-    (3, 0, 2),
-    (4, 5, 6),
-    (300, 1),
-    (1, 300),
-    (2,) * 12,
+    *((), (0,), (1,), (7,), (40, 5), (3, 0, 2), (4, 5, 6), (300, 1), (1, 300), (2,) * 12),
 )
 
 JUNK: list[object] = [

@@ -1,7 +1,5 @@
 """Changes of bytes and of JSON values that know what numbers look like in our formats."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -6,13 +6,10 @@ target runs in a process of its own, which may die, and which has little memory.
 target.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
 import re
-import resource
 import struct
 import subprocess
 import sys
@@ -20,20 +17,19 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from mmap import mmap
 from pathlib import Path
 from typing import Any
 
 _TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(_TESTS / folder) for folder in ("fuzz", "codecs", "snapshots", "")]
+from limited_memory import limited_memory  # noqa: E402
 
 SIBLINGS = 15
 MOST = 6000  # bytes of an input
 ROOM = 1 << 29  # bytes of address space that a process may take more than at its start
 COUNTS = ("executions", "read", "refused", "skipped", "findings")
-_DEBUGGED = "/lib/x86_64-linux-gnu/libc_malloc_debug.so.0"
 
 
 class Counts:
@@ -141,16 +137,6 @@ def kernels() -> list[str]:
     return [".".join(file.relative_to(sources).with_suffix("").parts) for file in found]
 
 
-@contextmanager
-def limited_memory() -> Iterator[None]:
-    """A context in which this process may have so much address space more than it has."""
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, before)
-
-
 def fuzz(name: str, folder: Path, executions: int, seed: int) -> None:
     """Run a target with atheris, in this process, which ends then."""
     import atheris
@@ -168,23 +154,11 @@ def fuzz(name: str, folder: Path, executions: int, seed: int) -> None:
             return bytes(atheris.Mutate(content, most))
         return runner.target.mutate(content, random.Random(seed))[:most]
 
-    options = [
-        f"-runs={-(-executions // (1 + SIBLINGS))}",
-        f"-seed={seed or 1}",
-        f"-max_len={MOST}",
-        "-mutate_depth=2",
-        "-timeout=30",
-        "-rss_limit_mb=3000",
-    ]
-    options += [
-        f"-artifact_prefix={folder}/",
-        "-verbosity=0",
-        "-print_final_stats=0",
-        "-reduce_inputs=0",
-        "-len_control=0",
-    ]
+    options = [f"-runs={-(-executions // (1 + SIBLINGS))}", f"-seed={seed or 1}", f"-max_len={MOST}"]
+    options += ["-mutate_depth=2", "-timeout=30", "-rss_limit_mb=3000", f"-artifact_prefix={folder}/"]
+    options += ["-verbosity=0", "-print_final_stats=0", "-reduce_inputs=0", "-len_control=0"]
     atheris.Setup([sys.argv[0], *options, str(corpus)], runner, custom_mutator=mutate)
-    with limited_memory():
+    with limited_memory(ROOM):
         atheris.Fuzz()
 
 
@@ -198,7 +172,7 @@ def fuzz_plainly(name: str, folder: Path, executions: int, seed: int) -> int:
     runner, rng = Runner(name, folder, seed, 0, lambda k: None), random.Random(seed)
     for content in [*runner.seeds, *kept_cases(name)]:
         runner.run(content)
-    with limited_memory():
+    with limited_memory(ROOM):
         for _ in range(executions):
             content = rng.choice(runner.seeds)
             for _ in range(rng.choice((1, 1, 2, 3))):
@@ -217,8 +191,6 @@ def run_target(name: str, executions: int, seed: int, folder: Path, *, plain: bo
     folder.mkdir(parents=True, exist_ok=True)
     counts, deaths = Counts(folder / "counts"), 0
     environment = {**os.environ, "MALLOC_PERTURB_": "165", "PYTHONHASHSEED": "0"}
-    if Path(_DEBUGGED).exists() and "OBSCODEC_FUZZ_MALLOC" in os.environ:
-        environment |= {"LD_PRELOAD": _DEBUGGED, "MALLOC_CHECK_": "3"}
     while (left := executions - counts.all()["executions"]) > executions // 50 and deaths < 5:
         command = [sys.executable, __file__, name, "--executions", str(left), "--seed", str(seed + deaths)]
         command += ["--folder", str(folder.parent if plain else folder), "--child", *["--plain"] * plain]

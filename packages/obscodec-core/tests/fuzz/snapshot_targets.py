@@ -1,7 +1,5 @@
 """Targets that restore states, and load snapshots whose checksums are made right."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -203,10 +201,8 @@ class States:
 
     def __init__(self) -> None:
         self._bases = [
-            (type(store).__name__, store.arguments(), store.state())
-            for store in bases().values()
-            if isinstance(store, Store)
-        ]  # fmt: skip
+            (type(of).__name__, of.arguments(), of.state()) for of in bases().values() if isinstance(of, Store)
+        ]
 
     def seeds(self) -> list[bytes]:
         """See :func:`seeds`."""
@@ -301,14 +297,9 @@ class Snapshots:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 loaded = obscodec.load(self._loaded)
+            use(loaded, len(content))
         except ObscodecError as error:
             return outcome_of(error)
-        except MemoryError:
-            if _largest(manifest) > _SMALL:
-                return "MemoryError"
-            raise
-        try:
-            use(loaded, len(content))
         except MemoryError:
             if _largest(manifest) > _SMALL:
                 return "MemoryError"

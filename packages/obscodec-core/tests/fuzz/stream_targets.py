@@ -1,7 +1,5 @@
 """Targets that decode streams: of codecs, and of blocks in a FrameStore."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass

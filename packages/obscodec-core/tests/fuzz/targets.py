@@ -1,7 +1,5 @@
 """Fuzz targets: what reads bytes of strangers, one input at a time."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Targets that read messages, specs and configs, whose checksums are made right."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct

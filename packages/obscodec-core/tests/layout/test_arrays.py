@@ -1,12 +1,10 @@
 """What goes in without a copy: numpy, DLPack exporters, the buffer protocol; and what is refused."""
 
-from __future__ import annotations
-
 import array
 import re
+from collections.abc import Callable
 from typing import Protocol
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import obscodec
@@ -64,26 +62,12 @@ def test_a_foreign_array_lives_as_long_as_its_view() -> None:
     assert seen.sum() == 499500
 
 
-def test_dlpack_out_is_written() -> None:
+@pytest.mark.parametrize("view", [Foreign, lambda x: x.repeat(2, axis=1)[:, ::2], lambda x: x.astype(">f4")])
+def test_any_out_is_written(view: Callable[[npt.NDArray[np.float32]], Foreign | npt.NDArray[np.float32]]) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    out = np.zeros_like(x)
-    decode(encode(Foreign(x), "zstd"), Foreign(out))
-    assert np.array_equal(out, x)
-
-
-def test_a_strided_out_is_written() -> None:
-    x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    memory = np.zeros((2, 6), np.float32)
-    decode(encode(x, "zstd"), memory[:, ::2])
-    assert np.array_equal(memory[:, ::2], x)
-    assert not memory[:, 1::2].any()
-
-
-def test_a_big_endian_out_is_written() -> None:
-    x = np.arange(6, dtype=np.float32)
-    out = np.zeros(6, ">f4")
-    decode(encode(x, "zstd"), out)
-    assert np.array_equal(out, x)
+    out = view(np.zeros_like(x))
+    decode(encode(Foreign(x), "zstd"), out)
+    assert np.array_equal(as_array(out), x)
 
 
 @pytest.mark.skipif(not EXPORTS_VERSIONS, reason="numpy exports read-only arrays since 2.1")
@@ -115,16 +99,6 @@ def test_a_bytearray_is_filled() -> None:
     out = bytearray(3)
     decode(encode(b"abc", "zstd"), out)
     assert out == b"abc"
-
-
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
-def test_small_floats_keep_their_bits(dtype: type) -> None:
-    nbytes = np.dtype(dtype).itemsize
-    every = np.arange(256**nbytes, dtype=f"u{nbytes}").view(dtype)
-    for spec in ("raw", "rle", "shuffle|zstd:3"):
-        decoded = decode(encode(every, spec))
-        assert decoded.dtype == dtype
-        assert decoded.tobytes() == every.tobytes()
 
 
 def test_a_numpy_scalar_is_an_item_without_axes() -> None:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import obscodec
 import pytest
-from obscodec import EncodedTensor, Field, Layout, RingBuffer
+from obscodec import EncodedTensor, Field, Layout, RingBuffer, decode, pack, unpack
 from obscodec.codecs import codec_from_config
 from obscodec.layout import dtype_name, dtypes, written_dtype
 
@@ -53,22 +53,18 @@ def test_a_name_without_a_format_is_refused():
         written_dtype(LONG.str)
 
 
-def test_messages(elsewhere):
-    def message():
-        return obscodec.encode(numbers(), "zstd").to_bytes()
+WRITERS = {
+    "messages": (lambda: obscodec.encode(numbers(), "zstd").to_bytes(), lambda x: decode(EncodedTensor.from_bytes(x))),
+    "batches": (lambda: pack([numbers()]), lambda x: next(unpack(x, max_bytes=1 << 20))),
+}
 
-    np.testing.assert_array_equal(obscodec.decode(EncodedTensor.from_bytes(message())), numbers())
+
+@pytest.mark.parametrize("what", WRITERS)
+def test_what_another_processor_wrote_is_refused(what, elsewhere):
+    write, read = WRITERS[what]
+    np.testing.assert_array_equal(read(write()), numbers())
     with pytest.raises(obscodec.ObscodecError, match=REFUSED):
-        EncodedTensor.from_bytes(elsewhere(message))
-
-
-def test_batches(elsewhere):
-    def packed():
-        return obscodec.pack([numbers()])
-
-    np.testing.assert_array_equal(next(iter(obscodec.unpack(packed(), max_bytes=1 << 20))), numbers())
-    with pytest.raises(obscodec.ObscodecError, match=REFUSED):
-        list(obscodec.unpack(elsewhere(packed), max_bytes=1 << 20))
+        read(elsewhere(write))
 
 
 def test_configs(elsewhere):

@@ -1,14 +1,11 @@
 """What some systems lack is taken away in a fresh process: buffers hold, spill, save and load the same."""
 
-from __future__ import annotations
-
-import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from new_python import run_python
 
 # Stands for msvcrt of Windows where this one is not: the same calls and errors, by locks of this system.
 _MSVCRT = """
@@ -111,13 +108,7 @@ def test_without_what_a_system_lacks_a_buffer_does_the_same(system: str, tmp_pat
         each.mkdir()
     (stands_in / "msvcrt.py").write_text(_MSVCRT)
     code = _WORK.format(lacks=textwrap.dedent(_LACKS[system]))
-    ran = subprocess.run(
-        [sys.executable, "-c", code, folder, stands_in],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TMPDIR": str(locks), "TEMP": str(locks)},
-    )
-    assert ran.returncode == 0, ran.stderr
+    said = run_python("-c", code, folder, stands_in, TMPDIR=str(locks), TEMP=str(locks))
     is_windows = system == "Windows" or sys.platform == "win32"
-    assert ran.stdout.split() == [str(is_windows), str(not is_windows)]
+    assert said.split() == [str(is_windows), str(not is_windows)]
     assert len([*locks.glob("obscodec-*.lock")]) == (2 if is_windows else 0)

@@ -1,9 +1,7 @@
 """Memory in files: it reads as it was written, and goes with its last reader."""
 
 import mmap
-import os
 import re
-import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from forked import exit_status, forked
+from new_python import run_python
 from obscodec.runtime import in_file, is_in_file, new_chunk, temporary_folder
 
 
@@ -72,10 +71,8 @@ assert [bytes(stream) for stream in heap.get(range(100))] == streams
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit for files stands for a full disk")
 def test_a_full_disk_leaves_the_heap_as_it_was(tmp_path):
-    ran = subprocess.run([sys.executable, "-c", _FULL, str(tmp_path)], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
     said = f"can't be moved to a file in {str(tmp_path)!r}: File too large; make room there, or choose another folder"
-    assert re.fullmatch(rf"\[Errno 27\] \d+ bytes {re.escape(said)}\n", ran.stdout), ran.stdout
+    assert re.fullmatch(rf"\[Errno 27\] \d+ bytes {re.escape(said)}\n", run_python("-c", _FULL, tmp_path))
 
 
 def test_it_goes_with_the_context():
@@ -105,6 +102,4 @@ with temporary_folder() as folder:
     print(exit_status(forked(atexit._run_exitfuncs)), folder.is_dir())
 print(folder.exists())
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "0 True\nFalse\n", done.stderr
+    assert run_python("-c", script) == "0 True\nFalse\n"

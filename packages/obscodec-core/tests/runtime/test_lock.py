@@ -1,7 +1,5 @@
 """PicklableLock."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle
@@ -12,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
+from forked import exit_status, forked
 from obscodec.kernels.compiler import COMPILING
 from obscodec.runtime import Background, LockOrder, PicklableLock, free_in_forks
 from obscodec.runtime.lock import _locks
+from together import together
 
 
 def is_free(lock: PicklableLock) -> bool:
@@ -39,13 +39,6 @@ def test_it_keeps_other_threads_out_until_it_is_left_as_often_as_entered() -> No
     assert is_free(lock)
 
 
-def test_it_is_left_by_an_exception() -> None:
-    lock = PicklableLock()
-    with pytest.raises(KeyError), lock:
-        raise KeyError
-    assert is_free(lock)
-
-
 @pytest.mark.parametrize("rebuild", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy])
 def test_a_copy_is_a_lock_of_its_own_that_nobody_holds(rebuild) -> None:
     lock = PicklableLock()
@@ -62,16 +55,13 @@ def test_a_copy_is_a_lock_of_its_own_that_nobody_holds(rebuild) -> None:
 pytestmark = pytest.mark.needs("fork")
 
 
-def in_child(work):
+def in_child(is_well):
     """The exit status of a child that calls a function; True is 0."""
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(20)  # a deadlock ends it
-            os._exit(0 if work() else 1)
-        finally:
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def work():
+        assert is_well()
+
+    return exit_status(forked(work, seconds=20))
 
 
 def held_for(lock, seconds, then=lambda: None):
@@ -163,19 +153,14 @@ def test_a_fork_of_a_signal_handler_ends_though_others_wait_for_its_thread():
 
 @pytest.mark.slow
 def test_two_threads_fork_at_once():
-    statuses = []
+    statuses, lock = [], PicklableLock()
 
     def fork_often():
         while len(statuses) < 20:
             with suppress(RuntimeError):  # of filelock, if torch has imported it: it refuses a fork beside another one
                 statuses.append(in_child(lambda: True))
 
-    lock = PicklableLock()
-    threads = [threading.Thread(target=fork_often) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(fork_often, fork_often)
     assert not any(statuses)
     assert is_free_of_lock_forks(lock)
 

@@ -1,7 +1,5 @@
 """Memory of the operating system: zeros, which go back when nobody holds them, and are not shared."""
 
-from __future__ import annotations
-
 import mmap
 import re
 from pathlib import Path
@@ -69,17 +67,6 @@ def test_more_than_the_system_has_is_refused() -> None:
     text = re.escape(f"the system has no {1 << 62} bytes of memory left: ")
     with pytest.raises(MemoryError, match=f"^{text}"):
         new_chunk(1 << 62)
-
-
-def test_tables_are_of_zeros_and_twice_as_long() -> None:
-    table = new_table((3, 2), np.int32)
-    assert (table.dtype, table.tolist()) == (np.int32, [[0, 0]] * 3)
-    table[:] = [[1, 2], [3, 4], [5, 6]]
-    grown = doubled(table)
-    assert (grown.dtype, grown.tolist()) == (np.int32, [[1, 2], [3, 4], [5, 6], *[[0, 0]] * 3])
-    grown[0] = 9
-    assert table[0].tolist() == [1, 2]
-    assert doubled(new_table((2,), np.bool_)).tolist() == [False] * 4
 
 
 @pytest.mark.needs("/proc")

@@ -1,17 +1,16 @@
 import _thread
-import gc
-import signal
 import threading
 import time
 
 import pytest
-from faults import at_every_line
+from faults import at_any_time, at_every_line
 from forked import exit_status, forked
 from hypothesis import given
 from hypothesis import strategies as st
 from obscodec.runtime import threads as threads_module
 from obscodec.runtime.background import Background
 from obscodec.runtime.threads import MAX_THREADS, as_threads, over_ranges
+from together import together
 
 
 @given(n=st.integers(0, 100), threads=st.integers(-1, 20))
@@ -42,20 +41,13 @@ def test_an_error_in_any_range_is_raised_when_all_have_ended(failing):
 
 
 def test_several_threads_can_enter_at_once():
-    totals = [0] * 8
-
-    def enter(i):
+    def enter():
         parts = []
         for _ in range(50):
             over_ranges(lambda start, stop: parts.append(stop - start), 100, 4)
-        totals[i] = sum(parts)
+        assert sum(parts) == 5000
 
-    callers = [threading.Thread(target=enter, args=(i,)) for i in range(8)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    assert totals == [5000] * 8
+    together(*[enter] * 8)
 
 
 def sums_to_its_length():
@@ -99,29 +91,8 @@ def test_an_interrupt_at_any_line_leaves_no_call_running():
 
 @pytest.mark.needs("signals at any time")
 def test_signals_at_any_time_keep_no_later_call_from_its_end():
-    class Signal(BaseException):
-        pass
-
-    def interrupt(*_):
-        raise Signal
-
-    n_interrupts, before = 0, signal.signal(signal.SIGALRM, interrupt)
-    gc.disable()  # hypothesis is called when it runs, and says that it was interrupted
-    try:
-        for i in range(300):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 1e-6 + i * 1e-6)
-                for _ in range(100):
-                    over_ranges(lambda start, stop: None, 100, 4)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except Signal:
-                n_interrupts += 1
-            assert sums_to_its_length()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        gc.enable()
-    assert n_interrupts > 250
+    for _ in at_any_time(lambda: over_ranges(lambda start, stop: None, 100, 4)):
+        assert sums_to_its_length()
 
 
 def test_the_caller_does_what_no_thread_begins(monkeypatch):

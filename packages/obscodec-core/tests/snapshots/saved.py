@@ -8,6 +8,7 @@ from obscodec import AutoStore, Field, FrameStack, FrameStore, Layout, Prioritiz
 GOLDEN = Path(__file__).parent / "golden"
 FRAME = Layout((12, 16), np.uint8)
 STACK = Layout((4, 12, 16), np.uint8)
+NOISY = Layout((42, 42), np.uint8)
 
 
 def frames(n, seed=0):
@@ -17,6 +18,11 @@ def frames(n, seed=0):
         made[k] = made[k - 1]
         made[k, rng.integers(12)] = rng.integers(1, 256)
     return made
+
+
+def noise(n, seed=0):
+    """``u8[n, 42, 42]``, which no codec makes smaller."""
+    return np.random.default_rng(seed).integers(256, size=(n, *NOISY.shape), dtype=np.uint8)
 
 
 def tensors(layout, n=300, seed=0):
@@ -99,6 +105,13 @@ def array(n_steps):
     for k, pair in enumerate(frames(2 * n_steps).reshape(n_steps, 2, *FRAME.shape)):
         made[k] = pair
     return made
+
+
+def flip(file, at):
+    """Change a byte."""
+    content = bytearray(file.read_bytes())
+    content[at] ^= 0x55
+    file.write_bytes(content)
 
 
 def check_equal_rings(one, other):

@@ -2,12 +2,11 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import obscodec
 import pytest
+from new_python import run_python
 from obscodec.snapshots.folder import Folder
 from saved import check_equal_rings, ring
 
@@ -18,12 +17,7 @@ BEFORE, AFTER = ring(40), ring(130)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_a_killed_process_leaves_the_last_generation():
     program = Path(__file__).with_name("kill_saves.py")
-    path = os.pathsep.join([str(program.parent), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        [sys.executable, program, "12"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("12 kills")
+    assert run_python(program, 12).startswith("12 kills")
 
 
 @pytest.mark.parametrize("name", ["os.fsync", "pathlib.Path.replace", "pathlib.Path.open"])

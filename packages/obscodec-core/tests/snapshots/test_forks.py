@@ -1,11 +1,8 @@
 """A process may be forked while another thread saves; both go on."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import obscodec
 import pytest
@@ -14,18 +11,6 @@ from obscodec.snapshots.folder_lock import FolderLock
 from saved import check_equal_rings, ring
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-N_FORKS = os.environ.get("OBSCODEC_FORKS", "6")  # with each of three codecs
-
-
-@pytest.mark.slow
-def test_forks_at_random_moments_of_a_save():
-    program = Path(__file__).with_name("fork_while_saving.py")
-    path = os.pathsep.join([str(program.parent), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        [sys.executable, program, N_FORKS, "3"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == f"{3 * int(N_FORKS)} forks: both processes had all of their steps\n"
 
 
 def test_a_forked_process_has_no_part_of_the_lock(tmp_path):

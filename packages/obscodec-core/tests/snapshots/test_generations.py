@@ -15,14 +15,8 @@ from new_python import run_python
 from obscodec import FrameStore, Layout, RingBuffer, ShapeError, Snapshot, SnapshotError, TensorArray
 from obscodec.snapshots import reader, writer
 from obscodec.snapshots.folder import Folder
-from saved import append, array, check_equal_rings, frames, ring
+from saved import NOISY, append, array, check_equal_rings, frames, noise, ring
 from together import meanwhile
-
-FRAME = Layout((42, 42), np.uint8)
-
-
-def noise(n, seed=0):
-    return np.random.default_rng(seed).integers(256, size=(n, *FRAME.shape), dtype=np.uint8)
 
 
 def new_bytes(folder, generation):
@@ -57,7 +51,7 @@ def test_each_generation_has_its_own_steps(tmp_path):
 
 
 def test_a_generation_writes_what_is_new(tmp_path):
-    store = FrameStore(FRAME, codec="raw", block_frames=4)
+    store = FrameStore(NOISY, codec="raw", block_frames=4)
     first = store.append(noise(400))
     with Snapshot(tmp_path) as snapshot:
         snapshot.write(store)
@@ -65,7 +59,7 @@ def test_a_generation_writes_what_is_new(tmp_path):
             ids = store.append(noise(8, seed=k))
             snapshot.write(store)
             snapshot.wait()
-            assert new_bytes(tmp_path, k + 1) < 14 * FRAME.nbytes  # what is new, and what was open
+            assert new_bytes(tmp_path, k + 1) < 14 * NOISY.nbytes  # what is new, and what was open
     loaded = obscodec.load(tmp_path)
     np.testing.assert_array_equal(loaded.read(first), noise(400))
     np.testing.assert_array_equal(loaded.read(ids), noise(8, seed=19))
@@ -85,7 +79,7 @@ def test_pages_of_arrays_that_stay_are_not_written_again(tmp_path):
 
 
 def test_dead_records_go(tmp_path):
-    store = FrameStore(FRAME, codec="raw", block_frames=1)
+    store = FrameStore(NOISY, codec="raw", block_frames=1)
     first = store.append(noise(100))
     with Snapshot(tmp_path, keep=1) as snapshot:
         snapshot.write(store)
@@ -94,7 +88,7 @@ def test_dead_records_go(tmp_path):
         second = snapshot.write(store)
         snapshot.wait()
         assert written_files(tmp_path, second) == [f"blocks-{second:08}-0000.segment"]
-        assert sum(file.stat().st_size for file in tmp_path.glob("*.segment")) < 45 * FRAME.nbytes
+        assert sum(file.stat().st_size for file in tmp_path.glob("*.segment")) < 45 * NOISY.nbytes
         store.release(first[60:62])  # few
         third = snapshot.write(store)
     assert written_files(tmp_path, third) == [f"blocks-{second:08}-0000.segment"]
@@ -103,7 +97,7 @@ def test_dead_records_go(tmp_path):
 
 def test_many_files_become_one(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "_MOST_FILES", 8)
-    store, ids = FrameStore(FRAME, codec="raw", block_frames=1), []
+    store, ids = FrameStore(NOISY, codec="raw", block_frames=1), []
     with Snapshot(tmp_path, keep=1) as snapshot:
         for k in range(40):
             ids.append(store.append(noise(3, seed=k)))
@@ -118,7 +112,7 @@ def test_many_files_become_one(tmp_path, monkeypatch):
 @pytest.mark.parametrize("mmap", [False, True])
 def test_a_loaded_buffer_goes_on_in_the_same_folder(mmap, tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "_MIN_MAPPED_NBYTES", 0)
-    store = FrameStore(FRAME, codec="raw", block_frames=4)
+    store = FrameStore(NOISY, codec="raw", block_frames=4)
     ids = store.append(noise(400))
     with Snapshot(tmp_path) as snapshot:
         snapshot.write(store)
@@ -126,7 +120,7 @@ def test_a_loaded_buffer_goes_on_in_the_same_folder(mmap, tmp_path, monkeypatch)
     more = loaded.append(noise(8, seed=1))
     with Snapshot(tmp_path, keep=1) as snapshot:
         snapshot.write(loaded)
-    assert new_bytes(tmp_path, 2) < 14 * FRAME.nbytes
+    assert new_bytes(tmp_path, 2) < 14 * NOISY.nbytes
     again = obscodec.load(tmp_path)
     np.testing.assert_array_equal(again.read(ids), noise(400))
     np.testing.assert_array_equal(again.read(more), noise(8, seed=1))
@@ -235,7 +229,7 @@ def test_python_exits_when_the_last_generation_is_finished(tmp_path):
 
 @pytest.mark.slow
 def test_a_thread_appends_to_a_store_while_it_is_written(tmp_path):
-    store, ids, n_read = FrameStore(FRAME, block_frames=4), [], []
+    store, ids, n_read = FrameStore(NOISY, block_frames=4), [], []
 
     def play():
         if len(ids) < 10_000:
@@ -255,7 +249,7 @@ def test_a_thread_appends_to_a_store_while_it_is_written(tmp_path):
 
 
 def frames_of(k):
-    made = np.zeros((2, *FRAME.shape), np.uint8)
+    made = np.zeros((2, *NOISY.shape), np.uint8)
     made[:, k % 42] = k % 255 + 1
     made[1, 0, 0] = k // 255 % 255
     return made
@@ -276,7 +270,7 @@ def test_a_mapped_buffer_is_equal_and_goes_on(tmp_path, monkeypatch):
 
 
 def test_mapped_blocks_stay_in_their_file(tmp_path):
-    store = FrameStore(FRAME, codec="raw", block_frames=4)
+    store = FrameStore(NOISY, codec="raw", block_frames=4)
     ids = store.append(noise(4000))  # 7 MB
     obscodec.save(store, tmp_path)
 
@@ -356,15 +350,15 @@ def test_only_what_was_loaded_removes_later_generations(tmp_path):
 
 
 def test_full_files_are_not_written_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "_SEGMENT_NBYTES", 8 * FRAME.nbytes)
+    monkeypatch.setattr(writer, "_SEGMENT_NBYTES", 8 * NOISY.nbytes)
     monkeypatch.setattr(writer, "_MOST_FILES", 8)
-    store = FrameStore(FRAME, codec="raw", block_frames=1)
+    store = FrameStore(NOISY, codec="raw", block_frames=1)
     store.append(noise(400))
     with Snapshot(tmp_path, keep=1) as snapshot:
         for k in range(1, 30):
             generation = snapshot.write(store)
             snapshot.wait()
-            assert k == 1 or new_bytes(tmp_path, generation) < 50 * FRAME.nbytes
+            assert k == 1 or new_bytes(tmp_path, generation) < 50 * NOISY.nbytes
             store.append(noise(2, seed=k))
 
 

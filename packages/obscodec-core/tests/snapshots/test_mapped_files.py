@@ -2,22 +2,16 @@
 
 import os
 import re
-import subprocess
 import sys
 import textwrap
 
 import numpy as np
 import obscodec
 import pytest
-from obscodec import Field, FrameStore, Layout, RingBuffer, SnapshotError
+from new_python import run_python
+from obscodec import Field, FrameStore, RingBuffer, SnapshotError
 from obscodec.runtime import MappedFile
-from saved import array, frames
-
-FRAME = Layout((42, 42), np.uint8)
-
-
-def noise(n, seed=0):
-    return np.random.default_rng(seed).integers(256, size=(n, *FRAME.shape), dtype=np.uint8)
+from saved import NOISY, array, flip, frames, noise
 
 
 def test_small_files_are_read_and_checked_at_once(tmp_path):
@@ -27,21 +21,19 @@ def test_small_files_are_read_and_checked_at_once(tmp_path):
     loaded = obscodec.load(tmp_path, mmap=True)
     os.truncate(file, 100)
     np.testing.assert_array_equal(loaded[:40], frames(80).reshape(40, 2, *frames(1).shape[1:]))
-    content = bytearray(file.read_bytes())
-    content[50] ^= 1
-    file.write_bytes(content)
+    flip(file, 50)
     with pytest.raises(SnapshotError):
         obscodec.load(tmp_path, mmap=True)
 
 
 def ring():
-    buffer = RingBuffer(4000, {"obs": Field(FRAME.shape, np.uint8, "raw", block_frames=4)})
+    buffer = RingBuffer(4000, {"obs": Field(NOISY.shape, np.uint8, "raw", block_frames=4)})
     buffer.extend(obs=noise(4000))
     return buffer
 
 
 def store():
-    made = FrameStore(FRAME, codec="raw", block_frames=4)
+    made = FrameStore(NOISY, codec="raw", block_frames=4)
     made.append(noise(4000))
     return made
 
@@ -75,16 +67,14 @@ def test_a_file_that_is_shortened_is_an_error(call, tmp_path):
             except obscodec.SnapshotError as error:
                 print(error)
     """
-    command = [sys.executable, "-c", textwrap.dedent(code), tmp_path / "saved"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
     text = (
         r".*blocks-00000001-0000\.segment has 8192 bytes of the \d+ that load\(mmap=True\) reads in place: somebody "
         r"has shortened it, and what it had is lost\. Load a whole copy of the snapshot, or load without mmap: then "
         r"nobody needs the files any more"
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.splitlines()) == 2
-    for line in done.stdout.splitlines():
+    said = run_python("-c", textwrap.dedent(code), tmp_path / "saved").splitlines()
+    assert len(said) == 2
+    for line in said:
         assert re.fullmatch(text, line)
 
 

@@ -1,7 +1,5 @@
 """Kernels of codecs for images are compiled by another process, as soon as they are likely to be needed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

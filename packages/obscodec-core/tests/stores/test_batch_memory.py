@@ -1,7 +1,5 @@
 """Memory of a batch is used again when the batch is gone, and never while anybody holds a part of it."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 from functools import partial
@@ -59,23 +57,6 @@ def test_memory_is_not_used_again_before_the_last_view_is_gone(view):
     assert memory.array(N, FRAME).ctypes.data == address
 
 
-def test_content_stays_while_it_is_held():
-    memory = BatchMemory()
-    rng = np.random.default_rng(0)
-    held: list[tuple[np.ndarray, int]] = []
-    for step in range(300):
-        batch = memory.array(int(rng.integers(20, N)), FRAME)
-        assert batch.shape[1:] == (84, 84)
-        assert batch.flags.c_contiguous
-        assert batch.flags.writeable
-        batch[:] = step % 251
-        held.append((batch[1::3], step % 251))
-        del batch
-        while len(held) > rng.integers(6):
-            held.pop(int(rng.integers(len(held))))
-        assert all((view == value).all() for view, value in held)
-
-
 def test_memory_of_another_size_is_not_wasted():
     memory = BatchMemory()
     large = memory.array(4 * N, FRAME)
@@ -83,27 +64,6 @@ def test_memory_of_another_size_is_not_wasted():
     del large
     assert memory.array(N, FRAME).ctypes.data != address
     assert memory.array(3 * N, FRAME).ctypes.data == address
-
-
-@pytest.mark.parametrize("layout", [Layout((), np.float64), Layout((3,), "bfloat16"), Layout((0,), np.uint8)], ids=str)
-@pytest.mark.parametrize("n", [0, 1, 100_000])
-def test_any_layout(layout, n):
-    array = BatchMemory().array(n, layout)
-    assert array.shape == (n, *layout.shape)
-    assert array.dtype == layout.dtype
-
-
-def test_memory_comes_from_where_it_is_told():
-    given: list[int] = []
-
-    def allocate(nbytes):
-        given.append(nbytes)
-        return np.zeros(nbytes, np.uint8)
-
-    memory = BatchMemory(allocate)
-    for _ in range(4):
-        memory.array(N, FRAME)
-    assert given == [N * FRAME.nbytes]
 
 
 def test_at_most_two_batches_are_kept_of_which_none_is_very_large():

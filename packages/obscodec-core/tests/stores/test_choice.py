@@ -1,7 +1,5 @@
 """What ``auto`` chooses, and what it says about it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from atari_frames import frames
@@ -10,19 +8,6 @@ from obscodec.stats import Trial
 from obscodec.stores.auto.choice import _by_cost, choose
 
 STREAMS = np.zeros(300, np.int64)
-
-
-@pytest.mark.parametrize("game", ["MsPacman", "Pong", "Breakout"])
-def test_games_are_stored_as_patches(game):
-    choice = choose(frames(game, 320, 0)[:300], STREAMS, None)
-    assert choice.chosen.spec.startswith("delta-rle")
-    raw = next(trial for trial in choice.trials if trial.spec == "raw")
-    assert choice.chosen.frame_bytes < raw.frame_bytes / 10
-
-
-def test_the_same_frames_give_the_same_choice():
-    played = frames("MsPacman", 320, 0)[:300]
-    assert choose(played, STREAMS, None) == choose(played.copy(), STREAMS, None)
 
 
 @pytest.mark.parametrize("n", [17, 40, 300])
@@ -64,13 +49,6 @@ def hills(n: int, *, moving: bool = True) -> np.ndarray:
     height = 90 + 50 * np.sin((x + steps) / 9) + 40 * np.cos((y - steps) / 13)
     seen = height[..., None] + rng.normal([0, 8, 15], 1, (64, 64, 3) if moving else (n, 64, 64, 3))
     return np.clip(seen, 0, 255).astype(np.uint8)
-
-
-def test_textured_images_get_a_codec_for_images():
-    choice = choose(hills(256, moving=False), STREAMS[:256], None)
-    assert choice.chosen.spec.startswith("pred")
-    patches = min(trial.frame_bytes for trial in choice.trials if trial.spec.startswith("delta-rle"))
-    assert choice.chosen.frame_bytes < patches / 2
 
 
 def tiles(n: int) -> np.ndarray:
@@ -171,12 +149,6 @@ def test_sequences_that_begin_alike_show_as_much_as_one(n):
     alike, alone = choose(np.tile(seen, (8, 1, 1, 1)), np.arange(8).repeat(n), None), choose(seen, STREAMS[:n], None)
     assert (alike.chosen, alike.trials) == (alone.chosen, alone.trials)
     assert alike.chosen.spec.startswith("pred")
-
-
-def test_a_number_of_frames_for_all_blocks():
-    trials = choose(hills(64), STREAMS[:64], None, 2, thorough=True).trials
-    assert all(trial.block_frames == 2 for trial in trials)
-    assert len({trial.spec for trial in trials}) == len(trials)
 
 
 @pytest.mark.parametrize("shape", [(1024,), (32, 32), (1, 32, 32), (32, 32, 3), (32, 8, 4)])

@@ -1,10 +1,9 @@
 """Every store keeps the contract: these are the laws of the room."""
 
-from __future__ import annotations
-
-from typing import ClassVar
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 from obscodec import AutoStore, FrameStack, FrameStore, Layout
 from obscodec.stores import Store
 from obscodec.stores.narrow.narrow import Narrow
@@ -13,41 +12,32 @@ from obscodec.testing import StoreContract
 
 SMALL = Layout((6, 5), "uint8")
 FLOATS = Layout((6, 5), "float32")
-STACK = FrameStack(3)
+PLANES = Layout((6, 5, 4), "uint8")
 PIXELS = Narrow(np.dtype(np.float32), 8, (("/", 255),), np.dtype(np.float32))
 CENTERED = Narrow(np.dtype(np.float32), 8, (("/", 127.5), ("-", 1)), np.dtype(np.float32))  # no code is 0
 
 
-class FramesContract(StoreContract):
-    spec: ClassVar[str]
-    block_frames: ClassVar[int] = 4
-
-    def make(self) -> Store:
-        return FrameStore(SMALL, codec=self.spec, block_frames=self.block_frames)
-
-
-class TestFrameStore(FramesContract):
-    spec = "delta-rle"
-
-
-class TestFrameStoreThatCompressesPatches(FramesContract):
-    spec = "delta-rle|zstd:1"
+STORES: dict[str, Callable[[], Store]] = {
+    "patches": lambda: FrameStore(SMALL, codec="delta-rle", block_frames=4),
+    "patches, compressed": lambda: FrameStore(SMALL, codec="delta-rle|zstd:1", block_frames=4),
+    "single frames": lambda: FrameStore(SMALL, codec="zstd:1", block_frames=1),
+    "floats": lambda: FrameStore(FLOATS, codec="shuffle|lz4", block_frames=3),
+    # as images of four channels are kept for a codec of images
+    "planes": lambda: FrameStore(PLANES, frame_stack=FrameStack(1, axis=-1), codec="pred", block_frames=2),
+    "undecided": lambda: AutoStore(SMALL, decide_after=1000),
+    "deciding": lambda: AutoStore(SMALL, decide_after=7),
+}
 
 
-class TestFrameStoreOfSingleFrames(FramesContract):
-    spec = "zstd:1"
-    block_frames = 1
-
-
-class TestFrameStoreOfFloats(StoreContract):
-    def make(self) -> Store:
-        return FrameStore(FLOATS, codec="shuffle|lz4", block_frames=3)
+class TestStores(StoreContract):
+    @pytest.fixture(autouse=True, params=STORES)
+    def _make(self, request: pytest.FixtureRequest) -> None:
+        vars(self)["make"] = STORES[request.param]
 
 
 class TestStackStore(StoreContract):
     def make(self) -> Store:
-        layout = Layout((3, 6, 5), "uint8")
-        return FrameStore(layout, frame_stack=STACK, block_frames=4)
+        return FrameStore(Layout((3, 6, 5), "uint8"), frame_stack=3, block_frames=4)
 
     def tensors(self, n: int) -> np.ndarray:
         """Consecutive stacks."""
@@ -55,17 +45,12 @@ class TestStackStore(StoreContract):
         return np.stack([frames[i : i + 3] for i in range(n)])
 
 
-class TestStackStoreOfSingleFrames(StoreContract):
-    """As images of four channels are kept for a codec of images."""
-
-    def make(self) -> Store:
-        layout, planes = Layout((6, 5, 4), "uint8"), FrameStack(1, axis=-1)
-        return FrameStore(layout, frame_stack=planes, codec="pred", block_frames=2)
-
-
-class NarrowContract(StoreContract):
-    narrow: ClassVar[Narrow]
+class TestNarrowStores(StoreContract):
     kinds: str = "both"
+
+    @pytest.fixture(autouse=True, params=[PIXELS, CENTERED], ids=str)
+    def _narrow(self, request: pytest.FixtureRequest) -> None:
+        self.narrow = request.param
 
     def make(self) -> Store:
         codes = FrameStore(SMALL, codec="rle", block_frames=1)
@@ -82,24 +67,6 @@ class NarrowContract(StoreContract):
         """Of each kind; a call that names both may release the narrow ones before it refuses the wide ones."""
         for self.kinds in ("narrow", "wide"):
             super().test_a_reference_is_released_once()
-
-
-class TestNarrowStore(NarrowContract):
-    narrow = PIXELS
-
-
-class TestNarrowStoreWithoutACodeForZero(NarrowContract):
-    narrow = CENTERED
-
-
-class TestAutoStoreThatHasNotDecided(StoreContract):
-    def make(self) -> Store:
-        return AutoStore(SMALL, decide_after=1000)
-
-
-class TestAutoStoreThatDecidesMeanwhile(StoreContract):
-    def make(self) -> Store:
-        return AutoStore(SMALL, decide_after=7)
 
 
 class TestAutoStoreThatHasDecided(StoreContract):

@@ -26,14 +26,6 @@ def store() -> FrameStore:
     return FrameStore(LAYOUT, codec="raw", block_frames=1)
 
 
-def test_without_a_guard_what_is_released_is_gone(store: FrameStore) -> None:
-    ids = store.append(frames(1, 2))
-    store.release(ids[:1])
-    assert store.stats().n_tensors == 1
-    with pytest.raises(SlotError):
-        store.read(ids)
-
-
 def test_guards_end_in_any_order(store: FrameStore) -> None:
     ids = store.append(frames(1, 2, 3))
     first = store.guard()
@@ -116,13 +108,6 @@ def test_what_was_dropped_before_a_guard_does_not_wait_for_it(store: FrameStore)
     store.guard(store.append(frames(1, 2))).close()
     with contextlib.closing(store.guard()):
         assert store.stats().n_tensors == 0
-
-
-def test_what_is_owned_stays_until_its_owner_is_closed(store: FrameStore) -> None:
-    owner = store.guard(store.append(frames(1, 2)))
-    assert store.stats().n_tensors == 2
-    owner.close()
-    assert store.stats().n_tensors == 0
 
 
 def test_a_copy_drops_what_an_owner_has(store: FrameStore) -> None:

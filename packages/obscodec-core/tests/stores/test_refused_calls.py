@@ -1,7 +1,5 @@
 """What stores say of calls that they refuse; StoreContract has the laws."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -37,7 +35,6 @@ CALLS = [
     ("numbers", "append", (np.array(3, np.uint8),), ShapeError, "items have shape (n), got ()"),
     ("frames", "release", ([1000],), SlotError, f"id 1000 {TOO_OFTEN}"),
     ("frames", "release", ([-1],), SlotError, f"id -1 {TOO_OFTEN}"),
-    ("frames", "release", ([2**40],), SlotError, f"id {2**40} {TOO_OFTEN}"),
     ("frames", "read", ([1000],), SlotError, "id 1000 is of no frame in this store"),
     ("frames", "read", ([-5],), SlotError, "id -5 is of no frame in this store"),
     ("frames", "read", ([2**40],), SlotError, f"id {2**40} is of no frame in this store"),
@@ -49,33 +46,22 @@ CALLS = [
     ("frames", "append", (A_FRAME.astype("i1"),), DTypeError, f"items have dtype uint8, got int8: {NO_CAST}"),
     ("frames", "append", (A_FRAME, [0, 1, 2]), ShapeError, "2 tensors have 2 sequences or one for all, got (3,)"),
     ("frames", "append", (A_FRAME, [0, -1]), ShapeError, "sequences are numbers from 0 on, got -1"),
-    ("frames", "append", (A_FRAME, -7), ShapeError, "sequences are numbers from 0 on, got -7"),
     ("stacks", "read", ([10**6],), SlotError, "id 1000000 is of no stack in this store"),
-    ("stacks", "read", ([-(10**6)],), SlotError, "id -1000000 is of no stack in this store"),
     ("stacks", "release", ([0, 10**6],), SlotError, "id 1000000 is of no stack in this store"),
     ("stacks", "read", ([0, 1],), SlotError, "id 1 is of no stack in this store"),
     ("stacks", "release", ([3],), SlotError, "id 3 is of no stack in this store"),
     ("stacks", "append", (A_STACK[:, 1:],), ShapeError, "items have shape (n, 4, 6, 5), got (2, 3, 6, 5)"),
-    ("stacks", "append", (A_STACK.astype("i1"),), DTypeError, f"items have dtype uint8, got int8: {NO_CAST}"),
-    ("stacks", "append", (A_STACK, [0, 1, 2]), ShapeError, "2 tensors have 2 sequences or one for all, got (3,)"),
     ("stacks of the last axis", "append", (A_STACK,), ShapeError, "items have shape (n, 6, 5, 4), got (2, 4, 6, 5)"),
-    ("stacks of the last axis", "read", ([0, 1],), SlotError, "id 1 is of no stack in this store"),
     ("undecided", "append", (A_STACK,), ShapeError, "items have shape (n, 6, 5), got (2, 4, 6, 5)"),
     ("undecided", "append", (A_FRAME.astype("f4"),), DTypeError, f"items have dtype uint8, got float32: {NO_CAST}"),
-    ("undecided", "append", (A_FRAME, [0, 1, 2]), ShapeError, "2 tensors have 2 sequences or one for all, got (3,)"),
-    ("undecided", "append", (A_FRAME, -1), ShapeError, "sequences are numbers from 0 on, got -1"),
     ("undecided", "read", ([100_000],), SlotError, "id 100000 is of no tensor in this store"),
-    ("undecided", "read", ([-100_000],), SlotError, "id -100000 is of no tensor in this store"),
     ("undecided", "release", ([100_000],), SlotError, "id 100000 is of no tensor in this store"),
-    ("decided", "append", (A_FRAME, -1), ShapeError, "sequences are numbers from 0 on, got -1"),
     ("decided", "read", ([100_000],), SlotError, "id 100000 is of no frame in this store"),
-    ("decided", "read", ([-100_000],), SlotError, "id -100000 is of no frame in this store"),
     ("decided", "release", ([100_000],), SlotError, f"id 100000 {TOO_OFTEN}"),
     ("narrow", "append", (A_FRAME[0],), ShapeError, "items have shape (n, 6, 5), got (6, 5)"),
     ("narrow", "append", (A_FRAME,), DTypeError, f"items have dtype float32, got uint8: {NO_CAST}"),
     ("narrow", "read", ([2, 8],), SlotError, OF_CODES),
     ("narrow", "read", ([2, 5],), SlotError, OF_WIDE),
-    ("narrow", "read", ([[2]],), ShapeError, "ids have shape (n,), got (1, 1)"),
     ("narrow", "release", ([2, 8, 3],), SlotError, f"{OF_CODES}, or is released more often than it was given out"),
     ("narrow", "release", ([2, 5],), SlotError, OF_WIDE),
 ]

@@ -1,7 +1,6 @@
 """Each kind of store reads from files what it reads from memory."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import obscodec
@@ -9,7 +8,6 @@ import obscodec.heap
 import pytest
 from obscodec import AutoStore, FrameStack, FrameStore, Layout
 from obscodec.stores import Store
-from together import meanwhile
 
 FRAME = Layout((1, 40, 40), np.uint8)
 STACK = FrameStack(4)
@@ -78,26 +76,3 @@ def room_bytes(store: Store) -> int:
 
 def check_equal(store: Store, ids: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(store.read(ids).view(np.uint8), expected.view(np.uint8))
-
-
-def test_threads_read_frames_while_their_blocks_move(tmp_path):
-    store, expected = FrameStore(FRAME), frames()
-    ids = np.concatenate([store.append(expected[i : i + 50]) for i in range(0, N, 50)])
-
-    def read(rng):
-        which = rng.choice(N, 64)
-        np.testing.assert_array_equal(store.read(ids[which]), expected[which])
-
-    with meanwhile(*(partial(read, np.random.default_rng(seed)) for seed in range(2))):
-        while store.spill(str(tmp_path), 1):
-            pass
-        for _ in range(20):
-            more = np.concatenate([store.append(expected[i : i + 50]) for i in range(0, N, 50)])
-            store.spill(str(tmp_path), 1 << 20)
-            store.release(more)
-
-
-def test_a_heap_in_pinned_memory_refuses():
-    text = "^a GPU reads this heap in pinned memory, which can't move to a file: leave spill out$"
-    with pytest.raises(obscodec.SpecError, match=text):
-        obscodec.heap.SlotHeap(3, allocate=lambda nbytes: np.zeros(nbytes, np.uint8)).spill("/tmp", 1)

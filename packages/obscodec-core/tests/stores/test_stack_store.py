@@ -1,8 +1,5 @@
 """A store of stacks gives back the stacks that it was given, over resets, truncation and whatever else games do."""
 
-from __future__ import annotations
-
-import pickle
 from collections import deque
 from functools import partial
 
@@ -11,7 +8,7 @@ import pytest
 from atari_frames import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obscodec import CorruptStream, FrameStack, FrameStore, HeapFull, Layout, SlotError
+from obscodec import FrameStack, FrameStore, Layout, SlotError
 from obscodec.frames.kernels.stacks import expand_stacks
 from obscodec.stores.auto.plan import find_frame_stack
 
@@ -46,10 +43,10 @@ def check(store: FrameStore, stacks: np.ndarray, ids: np.ndarray) -> None:
     np.testing.assert_array_equal(store.read(ids[which]), stacks[which])
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", GAMES[:2])
 @pytest.mark.parametrize("padding", ["zeros", "first frame"])
 @pytest.mark.parametrize("axis", [0, -1])
-@pytest.mark.parametrize("depth", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("depth", [1, 2, 4, 8])
 def test_stacks_over_resets(game, padding, axis, depth):
     """Episodes of every length, shorter than the stack included."""
     played = frames(game, 320, 0)[:, None]
@@ -123,28 +120,10 @@ def test_frames_that_come_again(which, starts, padding, n_frames):
         assert (ids[4:13] >= 0).all()  # no list: one, two, three, four times the same at the end
 
 
-def test_stacks_that_never_repeat():
-    stacks = np.random.default_rng(0).integers(256, size=(100, 4, 20, 20), dtype=np.uint8)
-    store = store_for(stacks, 4)
-    check(store, stacks, store.append(stacks))
-    assert store.log.stats().n_tensors == 400
-
-
 def in_colour(game: str) -> np.ndarray:
     """``u8[320, 84, 84, 3]``."""
     grey = frames(game, 320, 0)
     return np.stack([grey, np.roll(grey, 1, axis=1), 255 - grey], axis=-1)
-
-
-def test_colour_frames_along_either_axis():
-    colour = np.moveaxis(in_colour("Breakout")[:80], -1, 1)
-    for axis, shape in ((0, (12, 84, 84)), (-1, (84, 84, 12))):
-        stacks = stacks_of(colour, {0, 30}, 4, padding="zeros", axis=axis)
-        assert stacks.shape[1:] == shape
-        store = store_for(stacks, 4, axis)
-        check(store, stacks, store.append(stacks))
-        assert store.log.open.nbytes == 3 * 84 * 84
-        assert store.log.stats().n_tensors <= 80
 
 
 @given(
@@ -180,12 +159,11 @@ def test_any_stacks_of_few_frames(seed, depth, alphabet, axis, block_frames):
     assert store.stats().n_tensors == store.log.stats().n_tensors == 0
 
 
-@pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("n_envs", [1, 4])
-def test_bookkeeping_of_a_transition(game, n_envs):
+def test_bookkeeping_of_a_transition(n_envs):
     """The tables, and two ids of four bytes for obs and next_obs, take 32 bytes or less."""
     n_steps = 880 // n_envs
-    played = frames(game, 900, 0)[:, None]
+    played = frames("MsPacman", 900, 0)[:, None]
     starts = {0, 200, 400, 600}
     store = store_for(stacks_of(played[:4], {0}, 4, padding="zeros"), 4)
     stacks = stacks_of(played, starts, 4, padding="zeros")
@@ -198,7 +176,7 @@ def test_bookkeeping_of_a_transition(game, n_envs):
     assert store.stats().table_bytes / transitions + 2 * 4 <= 32
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", GAMES[:2])
 @pytest.mark.parametrize("n_envs", [1, 4])
 @pytest.mark.parametrize(("depth", "channels"), [(4, 1), (3, 1), (4, 3)])
 @pytest.mark.parametrize("axis", [0, -1])
@@ -260,29 +238,8 @@ def test_a_stack_is_released_once(listed):
     assert store.stats().n_tensors == 1
 
 
-def test_a_full_store_keeps_what_it_has():
-    stacks = np.random.default_rng(0).integers(256, size=(60, 4, 84, 84), dtype=np.uint8)
-    store = store_for(stacks, 4, codec="raw", block_frames=1, max_bytes=100 * 7057)
-    ids = store.append(stacks[:20])
-    with pytest.raises(HeapFull):
-        store.append(stacks[20:])
-    assert store.stats().n_tensors == 20
-    check(store, stacks[:20], ids)
-    store.release(ids)
-    check(store, stacks[40:], store.append(stacks[40:]))
-
-
 def test_a_row_that_the_table_does_not_have_is_of_no_stack():
     """Another thread may have made a larger table, and counted rows of that."""
     listed, frames = np.zeros((4, 2), np.int32), np.zeros((1, 2), np.int64)
     assert expand_stacks(np.array([-5]), np.zeros(16, np.int32), listed, 9, frames) == 0
     assert expand_stacks(np.array([-4]), np.zeros(16, np.int32), listed, 9, frames) == 1
-
-
-def test_a_pickle_whose_frames_follow_others_that_can_not_be_is_refused():
-    stacks = stacks_of(frames("Pong", 320, 0)[:50, None], {0}, 4, padding="zeros")
-    store = store_for(stacks, 4)
-    store.append(stacks)
-    store.log.tables.previous[40] = 1 << 30
-    with pytest.raises(CorruptStream, match=r"'previous' of a state is in 0\.\.\d+, got 0\.\.1073741824"):
-        pickle.loads(pickle.dumps(store))

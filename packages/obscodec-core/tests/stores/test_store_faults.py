@@ -7,61 +7,26 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from appending import DEPTH, N_ENVS, Appending, Player
 from faults import at_every_line
-from obscodec import AutoStore, Field, FrameStore, HeapFull, Layout, RingBuffer, TensorArray
+from obscodec import AutoStore, FrameStore, HeapFull, Layout, TensorArray
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.stores import Store
 
 STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "5"))  # 1 for every line
-N_STEPS, N_ENVS, DEPTH = 10, 2, 3
-N_WAITING = 4  # steps that wait in six rows, since most observations are the next ones of the steps before
+N_STEPS = 10
 STACK = Layout((DEPTH, 6, 6), np.uint8)
-
-
-def compressed_frames() -> FrameStore:
-    """With a codec that learns, and one version for a few blocks."""
-    return FrameStore(Layout((DEPTH, 6, 6), np.uint8), codec="zstd:1", block_frames=1)
 
 
 STORES: dict[str, Callable[[], Store]] = {
     "frames": lambda: FrameStore(STACK, block_frames=4),
-    "compressed frames": compressed_frames,
+    "compressed frames": lambda: FrameStore(STACK, codec="zstd:1", block_frames=1),
     "patches, compressed": lambda: FrameStore(STACK, codec="delta-rle|zstd:3", block_frames=4),
     "stacks": lambda: FrameStore(STACK, frame_stack=DEPTH, block_frames=4),
     "undecided": lambda: AutoStore(STACK),
     "early": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
-    "pinned": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
+    "narrow": lambda: AutoStore(Layout(STACK.shape, "f4"), codec="delta-rle", block_frames=4, decide_after=8),
 }
-
-
-def floats() -> AutoStore:
-    return AutoStore(Layout((DEPTH, 6, 6), np.float32), codec="delta-rle", block_frames=4, decide_after=8)
-
-
-class Player:
-    """Observations of environments that are stacks of frames, now and then of a new episode."""
-
-    def __init__(self, seed: int, dtype: str = "u1") -> None:
-        self.rng, self.dtype = np.random.default_rng(seed), np.dtype(dtype)
-        self.stacks = np.zeros((N_ENVS, DEPTH, 6, 6), np.uint8)
-
-    def step(self) -> np.ndarray:
-        """``[n_envs, depth, 6, 6]``"""
-        if self.rng.random() < 0.1:  # a stack that does not follow from the frames before
-            self.stacks = self.rng.integers(256, size=self.stacks.shape, dtype=np.uint8)
-        else:
-            new = self.stacks[:, -1:].copy()
-            new[:, 0, self.rng.integers(6), self.rng.integers(6)] += 1
-            self.stacks = np.concatenate([self.stacks[:, 1:], new], axis=1)
-        if self.dtype == np.uint8:
-            return self.stacks.copy()
-        off = self.rng.random() < 0.2  # which do not fit any narrow type
-        return self.stacks.astype(self.dtype) / 255 + np.float32(0.1234) * off
-
-
-def n_references(array: TensorArray) -> int:
-    """How many tensors an array refers to."""
-    return int(np.count_nonzero(array.ids))
 
 
 def check_count(store: Store, arrays: list[TensorArray], place: str) -> None:
@@ -69,13 +34,13 @@ def check_count(store: Store, arrays: list[TensorArray], place: str) -> None:
     if isinstance(store, FrameStore) and store.frame_stack is None:
         n = len(np.unique(np.concatenate([array.ids[array.ids != 0] for array in arrays])))
     else:
-        n = sum(map(n_references, arrays))
+        n = sum(np.count_nonzero(array.ids) for array in arrays)
     assert store.stats().n_tensors == n, place
 
 
-@pytest.mark.parametrize("kind", [*STORES, "narrow"])
+@pytest.mark.parametrize("kind", STORES)
 def test_an_assignment_that_is_interrupted_is_done_or_not(kind):
-    store = floats() if kind == "narrow" else STORES[kind]()
+    store = STORES[kind]()
     player = Player(0, "f4" if kind == "narrow" else "u1")
     array, model = TensorArray.zeros((N_STEPS, N_ENVS), store), np.zeros((N_STEPS, N_ENVS, *STACK.shape), player.dtype)
     place, given, n_interrupts = [0], [model[0]], 0
@@ -103,7 +68,7 @@ def test_an_assignment_that_is_interrupted_is_done_or_not(kind):
     assert store.stats().n_tensors == 0
 
 
-@pytest.mark.parametrize("kind", ["frames", "stacks", "undecided", "early", "pinned"])
+@pytest.mark.parametrize("kind", ["frames", "stacks", "undecided", "early"])
 def test_a_pickle_after_an_interrupt_has_the_tensors_of_its_array_alone(kind):
     player = Player(6)
     array = TensorArray.zeros((N_STEPS, N_ENVS), STORES[kind]())
@@ -155,43 +120,14 @@ def test_rows_that_wait_are_stored_all_in_the_end(kind):
 @pytest.mark.parametrize("fields", ["decided", "undecided", "floats", "limited"])
 def test_a_step_that_is_interrupted_is_appended_or_not(fields, monkeypatch):
     monkeypatch.setattr(write_buffer, "_MAX_NBYTES", 0)  # six rows may wait
-    dtype = "f4" if fields == "floats" else "u1"
     options = {} if fields == "undecided" else {"codec": "delta-rle", "decide_after": 8, "block_frames": 4}
     options |= {"max_bytes": 100_000} if fields == "limited" else {}  # nothing waits
-    stack = Field(STACK.shape, dtype, **({"codec": "zstd:1"} | options))
-    buffer = RingBuffer(
-        N_STEPS,
-        {"obs": stack, "next_obs": Field(STACK.shape, dtype, shares="obs"), "action": Field((), np.int64)},
-        n_envs=N_ENVS,
-    )
-    player, steps = Player(2, dtype), []
-    obs, given, n_interrupts = player.step(), {}, 0
-
-    def prepare_one():
-        nonlocal obs
-        given.update(obs=obs, next_obs=player.step(), action=player.rng.integers(100, size=N_ENVS))
-        obs = given["next_obs"]
-        return lambda: buffer.append(**given)
-
-    def prepare():
-        buffer.stats()  # which stores what waits
-        for _ in range(N_WAITING):  # so that the next one finds no room
-            prepare_one()()
-            steps.append(dict(given))
-        return prepare_one()
-
+    appending = Appending(Player(2, "f4" if fields == "floats" else "u1"), N_STEPS, **({"codec": "zstd:1"} | options))
+    n_interrupts = 0
     for _ in range(2):
-        for where in at_every_line(prepare, STEP):
+        for where in at_every_line(appending.prepare, STEP):
             n_interrupts += 1
-            if buffer._n_appended > len(steps):
-                steps.append(dict(given))
-            assert buffer._n_appended == len(steps), where
-            found = buffer[:]
-            for name in given:
-                expected = [step[name] for step in steps[-N_STEPS:]]
-                assert len(found[name]) == len(expected), where
-                for one, other in zip(found[name], expected, strict=True):
-                    np.testing.assert_array_equal(one, other, err_msg=where)
+            appending.check(where)
     assert n_interrupts > 150 // STEP
 
 

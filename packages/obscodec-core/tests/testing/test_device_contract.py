@@ -1,7 +1,5 @@
 """The contract finds broken backends: each one here breaks one law, and fails exactly that law."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -214,21 +212,10 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, kind: type[Backend]) -> list[str]
     return broken_laws(DeviceContract, Contract())
 
 
-@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
-def test_a_backend_that_breaks_one_law_fails_that_law(monkeypatch: pytest.MonkeyPatch, kind: type[Backend]) -> None:
-    assert broken_by(monkeypatch, kind) == [BROKEN[kind]]
+@pytest.mark.parametrize("kind", [Sound, *BROKEN], ids=lambda kind: kind.__name__)
+def test_a_backend_fails_the_law_that_it_breaks(monkeypatch: pytest.MonkeyPatch, kind: type[Backend]) -> None:
+    assert broken_by(monkeypatch, kind) == ([BROKEN[kind]] if kind in BROKEN else [])
 
 
 def test_each_law_is_broken_by_some_backend() -> None:
     assert set(BROKEN.values()) == set(laws(DeviceContract))
-
-
-def test_a_sound_backend_keeps_all_laws(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert broken_by(monkeypatch, Sound) == []
-
-
-def test_a_broken_law_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken_by(monkeypatch, TakesArraysOfTheHost)
-    with pytest.raises(AssertionError) as caught:
-        Contract().test_check_takes_arrays_of_the_device_only()
-    assert str(caught.value).endswith(": checking an array of the host is accepted, it should raise DTypeError")

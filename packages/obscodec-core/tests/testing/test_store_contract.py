@@ -1,7 +1,5 @@
 """The contract finds broken stores: each one here breaks one law, and fails exactly that law."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -24,13 +22,6 @@ class Sound(FrameStore):
 
     def arguments(self) -> dict[str, Any]:
         return {}
-
-
-class LosesABit(Sound):
-    def append(self, tensors: Any, streams: Any = 0) -> Any:
-        if tensors.dtype == np.uint8:
-            tensors = tensors & 0x7F
-        return super().append(tensors, streams)
 
 
 class ReadsInTheOrderOfIds(Sound):
@@ -72,14 +63,6 @@ class ReleasesWhatItKnows(Sound):
                 super().release([id_])
 
 
-class ReleasesOneByOne(Sound):
-    """Refuses an id when those before it are released."""
-
-    def release(self, ids: Any) -> None:
-        for id_ in np.asarray(ids).tolist():
-            super().release([id_])
-
-
 class InventsTensors(Sound):
     """Reads zeros where there is nothing."""
 
@@ -113,14 +96,6 @@ class ReadsIntoAnArrayOfItsOwn(Sound):
         return super().read(ids) if out is not None and not out.flags.c_contiguous else super().read(ids, out)
 
 
-class FillsWhatIsTooLarge(Sound):
-    def read(self, ids: Any, out: Any = None) -> Any:
-        if out is not None and out.dtype != np.uint8:
-            out[...] = super().read(ids)
-            return out
-        return super().read(ids, out)
-
-
 class ForgetsWhatIsPickled(Sound):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return type(self), ()
@@ -142,18 +117,15 @@ class SharesItsScratch(Sound):
 
 
 BROKEN = {
-    LosesABit: "test_a_store_equals_a_dict_of_arrays",
     ReadsInTheOrderOfIds: "test_a_store_equals_a_dict_of_arrays",
     LosesAReference: "test_a_store_equals_a_dict_of_arrays",
     ReleasesTheZeroTensor: "test_id_0_is_the_zero_tensor",
     ReleasesWhatItKnows: "test_a_reference_is_released_once",
-    ReleasesOneByOne: "test_a_reference_is_released_once",
     InventsTensors: "test_unknown_ids_are_refused",
     CountsWhatIsGone: "test_released_tensors_are_counted_down",
     CastsInSilence: "test_a_refused_append_stores_nothing",
     StoresWhatItRefuses: "test_a_refused_append_stores_nothing",
     ReadsIntoAnArrayOfItsOwn: "test_read_fills_what_it_is_given",
-    FillsWhatIsTooLarge: "test_read_fills_what_it_is_given",
     ForgetsWhatIsPickled: "test_a_rebuilt_store_holds_the_same",
     IsItsOwnCopy: "test_a_rebuilt_store_holds_the_same",
     SharesItsScratch: "test_threads_change_nothing",
@@ -168,17 +140,13 @@ def contract_of(kind: type[Store]) -> StoreContract:
     return Contract()
 
 
-@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
-def test_a_store_that_breaks_one_law_fails_that_law(kind: type[Store]) -> None:
-    assert broken_laws(StoreContract, contract_of(kind)) == [BROKEN[kind]]
+@pytest.mark.parametrize("kind", [Sound, *BROKEN], ids=lambda kind: kind.__name__)
+def test_a_store_fails_the_law_that_it_breaks(kind: type[Store]) -> None:
+    assert broken_laws(StoreContract, contract_of(kind)) == ([BROKEN[kind]] if kind in BROKEN else [])
 
 
 def test_each_law_is_broken_by_some_store() -> None:
     assert set(BROKEN.values()) == set(laws(StoreContract))
-
-
-def test_a_sound_store_keeps_all_laws() -> None:
-    assert broken_laws(StoreContract, contract_of(Sound)) == []
 
 
 def test_a_broken_law_is_explained() -> None:
