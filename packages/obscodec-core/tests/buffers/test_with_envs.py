@@ -11,7 +11,6 @@ from obscodec import DTypeError, Field, Prioritized, RingBuffer, ShapeError, Slo
 from played import CAPACITY, DEPTH, Played, frames
 
 WAYS = [(2, 4), (4, 2), (3, 2), (1, 5), (3, 3), (1, 1)]
-CODECS = ["delta-rle", "zstd:1", "auto", None]
 
 
 def drawn(buffer):
@@ -49,7 +48,7 @@ def check_inside(played, buffer, stride):
 
 @pytest.mark.parametrize("codec", ["delta-rle", None])
 @pytest.mark.parametrize(("n_envs", "n_after"), WAYS)
-@pytest.mark.parametrize("n_steps", [0, 7, 30, 130])
+@pytest.mark.parametrize("n_steps", [0, 7, 130])
 @pytest.mark.parametrize("options", [{}, {"stack": None, "pad": None}, {"masks": True}, {"episode_end": "done"}])
 def test_the_same_steps_are_drawn(codec, n_envs, n_after, n_steps, options):
     played = Played(n_envs, seed=n_steps, codec=codec, **options).play(n_steps).end()
@@ -83,8 +82,9 @@ def test_the_same_steps_are_drawn(codec, n_envs, n_after, n_steps, options):
 
 
 @pytest.mark.filterwarnings("ignore:.*are left out")
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(("n_envs", "n_after"), WAYS)
+@pytest.mark.parametrize(
+    ("codec", "n_envs", "n_after"), [("delta-rle", 2, 4), ("zstd:1", 4, 2), ("auto", 3, 2), (None, 1, 5)]
+)
 def test_both_go_on(codec, n_envs, n_after, tmp_path):
     played = Played(n_envs, seed=1, codec=codec).play(100).end()
     other = played.buffer.with_envs(n_after)

@@ -44,7 +44,7 @@ def test_decode_inverts_encode(x: npt.NDArray[np.generic], times: int, strided: 
 
 
 @pytest.mark.parametrize("dtype", INTEGERS + FLOATS + OTHERS)
-@pytest.mark.parametrize("shape", [(), (0,), (1000,), (3, 500), (300, 40, 50), (40, 600, 700), (1, 2**20)])
+@pytest.mark.parametrize("shape", [(), (0,), (1000,), (3, 500), (300, 40, 50), (40, 60, 700), (1, 2**20)])
 def test_every_dtype_at_every_size(dtype: str, shape: tuple[int, ...]) -> None:
     check(np.ones(shape, dtype))
 
