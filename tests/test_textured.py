@@ -3,38 +3,17 @@
 import csv
 
 import numpy as np
-import pytest
 import textured
 import textured_frames
-from textured_frames import Source, measured_frames, recorded, training_frames
+from textured_frames import Source, measured_frames, training_frames
 from textured_peers import Peer
 
 N = 256
 
 
 def noise(n=N):
-    """Frames that nothing makes smaller; each begins with its number."""
-    frames = np.random.default_rng(0).integers(256, size=(n, 24, 20, 3), dtype=np.uint8)
-    frames[:, 0, 0, 0] = np.arange(n) % 256
-    return frames
-
-
-def playing(frames, log):
-    log.append("played")
-    for i, frame in enumerate(frames):
-        yield frame, i % 100 == 99
-
-
-@pytest.fixture
-def played(tmp_path, monkeypatch):
-    """How often the sets ``made`` and ``upside-down`` were played; each is recorded in a folder of the test."""
-    log = []
-    views = {"made": lambda frame: frame, "upside-down": lambda frame: frame[::-1]}
-    source = Source("", lambda: playing(noise(N + 10), log), "made here", views, N)
-    monkeypatch.setattr(textured_frames, "folder", lambda: tmp_path)
-    for module in (textured, textured_frames):
-        monkeypatch.setattr(module, "SETS", dict.fromkeys(views, source))
-    return log
+    """Frames that nothing makes smaller."""
+    return np.random.default_rng(0).integers(256, size=(n, 24, 20, 3), dtype=np.uint8)
 
 
 def test_what_is_trained_sees_other_frames_than_those_measured():
@@ -44,16 +23,12 @@ def test_what_is_trained_sees_other_frames_than_those_measured():
     assert len(training_frames(numbers[:300])) == 144
 
 
-def test_a_source_is_played_once_for_all_its_sets(played):
-    made, flipped = recorded("made"), recorded("upside-down")
-    np.testing.assert_array_equal(made.frames, noise(N + 10)[:N])
-    np.testing.assert_array_equal(flipped.frames, made.frames[:, ::-1])
-    np.testing.assert_array_equal(np.flatnonzero(made.ends), [99, 199])
-    assert recorded("made").frames.shape == made.frames.shape
-    assert played == ["played"]
-
-
-def test_tables_have_each_codec_and_what_auto_chose(played, tmp_path):
+def test_tables_have_each_codec_and_what_auto_chose(monkeypatch, tmp_path):
+    views = {"made": lambda frame: frame, "upside-down": lambda frame: frame[::-1]}
+    source = Source("", lambda: ((frame, i % 100 == 99) for i, frame in enumerate(noise())), "made here", views, N)
+    monkeypatch.setattr(textured_frames, "folder", lambda: tmp_path)
+    for module in (textured, textured_frames):
+        monkeypatch.setattr(module, "SETS", dict.fromkeys(views, source))
     textured.main("made,upside-down", ["raw"], with_peers=False, out=tmp_path)
 
     def rows(name):
@@ -72,18 +47,6 @@ def test_tables_have_each_codec_and_what_auto_chose(played, tmp_path):
     assert "| raw | 16 | 1,440 | 1,440 |" in table
 
 
-def test_sets_that_cannot_be_recorded_are_named_and_left_out(monkeypatch, tmp_path, capsys):
-    def play():
-        raise ModuleNotFoundError("No module named 'doom'")
-
-    for module in (textured, textured_frames):
-        monkeypatch.setattr(module, "SETS", {"doom": Source("", play, "ViZDoom", {"doom": lambda frame: frame})})
-    monkeypatch.setattr(textured_frames, "folder", lambda: tmp_path)
-    textured.main("", ["raw"], with_peers=False, out=tmp_path)
-    assert "doom: not recorded, ModuleNotFoundError: No module named 'doom'" in capsys.readouterr().out
-    assert not list(tmp_path.glob("*.npz"))
-
-
 def test_a_codec_that_is_not_exact_has_no_figures():
     lossy = Peer("lossy", 1, lambda block: [bytes(10)], lambda streams, like: np.zeros_like(like))
     (row,) = textured.measured(noise(), [], [lossy])
@@ -92,11 +55,3 @@ def test_a_codec_that_is_not_exact_has_no_figures():
         "block_frames": "1",
         "missing": "AssertionError: lossy does not give back what it took",
     }
-
-
-def test_a_codec_learns_from_the_first_half():
-    frames = np.tile(noise(1), (N, 1, 1, 1))
-    row = textured.of_codec("zstd:3", frames, 1)
-    assert float(row["frame_bytes"]) < 100 < 1400 < float(row["untrained_bytes"])
-    frames[: N // 2] = 0
-    assert float(textured.of_codec("zstd:3", frames, 1)["frame_bytes"]) > 1400

@@ -91,12 +91,6 @@ def test_layout_of_a_filter_or_codec() -> None:
     )
 
 
-def test_layout() -> None:
-    raises(ShapeError, "shape (-1,) has a negative axis, every axis must be 0 or more", lambda: Layout((-1,), "uint8"))
-    raises(ShapeError, "a shape is a tuple of whole numbers, got (2.5,)", lambda: Layout((2.5,), "uint8"))  # type: ignore[arg-type]
-    raises(DTypeError, "no dtype is named 'nope'; examples are '|u1', '<f4', 'bfloat16'", lambda: Layout((2,), "nope"))
-
-
 @pytest.mark.parametrize(
     ("x", "text"),
     [

@@ -18,10 +18,15 @@ def run(code: str, path: Path | None = None) -> str:
     return run_python("-W", "error", "-c", textwrap.dedent(code), **found).strip()
 
 
-def test_importing_obscodec_imports_nothing_optional() -> None:
+def test_importing_obscodec_and_asking_what_is_available_imports_nothing_optional() -> None:
     optional = (*OPTIONAL, "multiprocessing", "importlib.metadata")
-    loaded = run(f"import sys, obscodec; print([m for m in {optional} if m in sys.modules])")
-    assert loaded == "[]"
+    code = f"""
+        import sys, obscodec
+        print([m for m in {optional} if m in sys.modules])
+        obscodec.available()
+        print([m for m in {OPTIONAL} if m in sys.modules])
+    """
+    assert run(code) == "[]\n[]"
 
 
 def test_what_needs_numba_is_loaded_when_it_is_asked_for() -> None:
@@ -32,11 +37,6 @@ def test_what_needs_numba_is_loaded_when_it_is_asked_for() -> None:
         print(sorted(set(obscodec.__all__) - set(dir(obscodec))), obscodec.RingBuffer.__name__)
     """
     assert run(code) == "[] RingBuffer"
-
-
-def test_asking_what_is_available_imports_nothing_optional() -> None:
-    loaded = run(f"import sys, obscodec; obscodec.available(); print([m for m in {OPTIONAL} if m in sys.modules])")
-    assert loaded == "[]"
 
 
 def test_a_codec_loads_only_what_it_needs() -> None:

@@ -439,23 +439,6 @@ def test_a_cleared_buffer_begins_anew_and_gives_its_memory_back():
             np.testing.assert_array_equal(buffer[k, env]["obs"], loops.stack(k, env))
 
 
-@pytest.mark.parametrize("n", [10, 100])
-def test_a_loaded_buffer_draws_the_same(n, tmp_path):
-    buffer, loops = filled(n)
-    obscodec.save(buffer, tmp_path)
-    obscodec.save(obscodec.load(tmp_path, continue_episodes=True), tmp_path)  # and one that is loaded from a loaded one
-    loaded = obscodec.load(tmp_path, continue_episodes=True)
-    assert (loaded.pad, loaded.mask, loaded.episode_end) == ("edge", "valid", ("terminated", "truncated"))
-    appended = list(loops.appended)
-    for more in [[], *([step] for step in steps(50, 9))]:
-        for step in more:
-            loaded.append(**step)
-            appended.append(step)
-        loops = Loops(appended)
-        batch, indices = loaded.sample(20, 0, n_step=3, gamma=0.9, return_indices=True)
-        check_batch(batch, [loops.step(*at, 3, 0.9) for at in at(indices)])
-
-
 NAMES = ", ".join(fields())
 REFUSED = [
     (lambda ring: ring.sample(2, replace=0.5), DTypeError, "replace must be True or False, got 0.5"),

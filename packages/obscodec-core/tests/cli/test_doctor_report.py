@@ -121,18 +121,6 @@ def test_the_line_for_stable_baselines3(which, request):
     assert model.replay_buffer._options.block_frames == {"moving": None, "tiles": found.chosen.block_frames}[which]
 
 
-def test_the_line_for_dictionaries_of_stable_baselines3(moving):
-    pytest.importorskip("obscodec_sb3")
-    pastes = lines_to_paste([replace(moving, name="observation.image")])
-    line = pastes["Stable-Baselines3"].replace("env, ", "env, buffer_size=1000, ")
-    stores = executed(
-        line, {"env": env_of(spaces.Dict(image=BOX, vector=spaces.Box(-1, 1, (3,))))}
-    ).replay_buffer.observation_store
-    assert stores["vector"] is None
-    assert stores["image"] is not None
-    assert "Stable-Baselines3" not in lines_to_paste([replace(moving, name="observation.camera.image")])
-
-
 @pytest.mark.parametrize("which", ["moving", "tiles"])
 def test_the_line_for_torchrl(which, request):
     pytest.importorskip("obscodec_torchrl")

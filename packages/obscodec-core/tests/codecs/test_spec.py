@@ -50,12 +50,6 @@ def test_a_stage_that_breaks_the_grammar_is_refused_wherever_it_stands(stage: st
             parse(spec)
 
 
-def test_a_level_in_a_name_has_two_readings() -> None:
-    text = "'own-codec-12' has two readings: write 'own-codec:12' for level 12, or 'own-codec:-12' for level -12"
-    with pytest.raises(SpecError, match=f"^{re.escape(text)}$"):
-        parse("shuffle|own-codec-12")
-
-
 def test_a_spec_has_a_most_number_of_stages() -> None:
     assert len(parse("|".join(["raw"] * MAX_STAGES))) == 8
     with pytest.raises(SpecError, match=r"^a spec has at most 8 stages, got 9: leave some out$"):

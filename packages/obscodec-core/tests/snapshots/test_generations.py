@@ -255,20 +255,6 @@ def frames_of(k):
     return made
 
 
-def test_a_mapped_buffer_is_equal_and_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "_MIN_MAPPED_NBYTES", 0)
-    buffer = ring(250)
-    obscodec.save(buffer, tmp_path)
-    loaded = obscodec.load(tmp_path, mmap=True)
-    check_equal_rings(buffer, loaded)
-    for file in tmp_path.iterdir():
-        file.unlink()  # what is mapped stays
-    check_equal_rings(buffer, loaded)
-    for one in (buffer, loaded):
-        append(one, 250, 400)
-    check_equal_rings(buffer, loaded)
-
-
 def test_mapped_blocks_stay_in_their_file(tmp_path):
     store = FrameStore(NOISY, codec="raw", block_frames=4)
     ids = store.append(noise(4000))  # 7 MB

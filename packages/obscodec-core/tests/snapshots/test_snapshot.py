@@ -17,7 +17,6 @@ from saved import (
     array,
     check_equal_rings,
     continue_loop,
-    frames,
     loop,
     priorities,
     ring,
@@ -84,18 +83,6 @@ def test_a_subclass_comes_back_as_a_plain_buffer(tmp_path):
     loaded = obscodec.load(tmp_path)
     assert type(loaded) is obscodec.RingBuffer
     check_equal_rings(buffer, loaded)
-
-
-def test_a_loaded_array_has_a_store_of_its_own(tmp_path):
-    saved = array(30)
-    obscodec.save(saved, tmp_path)
-    loaded = obscodec.load(tmp_path)
-    saved[:] = 0
-    expected = frames(60).reshape(30, 2, *frames(1).shape[1:])
-    np.testing.assert_array_equal(loaded[:30], expected)
-    loaded[3] = 7
-    assert loaded[3].min() == 7
-    assert loaded[29].any()
 
 
 def test_nothing_is_decoded(tmp_path, monkeypatch):
