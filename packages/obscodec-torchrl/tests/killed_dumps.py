@@ -8,8 +8,6 @@ bit, what one of both holds, and the new one once ``dumps`` is done. Processes a
 imported torch; they are done in milliseconds.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

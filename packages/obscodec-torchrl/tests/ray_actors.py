@@ -3,8 +3,6 @@
 Fails if a buffer holds anything else than what the actors have sent.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

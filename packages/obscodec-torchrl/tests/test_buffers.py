@@ -1,7 +1,5 @@
 """A buffer with CompressedStorage gives what one with LazyTensorStorage gives, on real Atari steps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from atari_steps import atari_steps
@@ -24,7 +22,6 @@ from torchrl.data import (
     TensorDictRoundRobinWriter,
 )
 from torchrl.data.replay_buffers.samplers import PrioritizedSliceSampler
-from torchrl.envs import ToTensorImage
 from two_buffers import samples
 
 CAPACITY = 1000
@@ -169,17 +166,6 @@ def test_goals_in_hindsight_are_those_of_the_stock_storage(steps: TensorDict, st
     expected, given = samples(buffers)
     assert_equal(given, expected)
     assert (given["desired_goal"] != goals["desired_goal"][given["index"]]).any()
-
-
-def test_transforms_of_a_buffer_get_plain_tensors(steps: TensorDict) -> None:
-    storages = LazyTensorStorage(CAPACITY), CompressedStorage(CAPACITY)
-    buffers = [TensorDictReplayBuffer(storage=storage, batch_size=64) for storage in storages]
-    for buffer in buffers:
-        buffer.append_transform(ToTensorImage(in_keys=["pixels", ("next", "pixels")]))
-        buffer.extend(steps[:900].clone())
-    expected, given = samples(buffers)
-    assert given["pixels"].dtype == torch.float32
-    assert_equal(given, expected)
 
 
 def test_an_immutable_writer_refuses(steps: TensorDict) -> None:

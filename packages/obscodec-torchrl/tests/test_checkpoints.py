@@ -1,10 +1,7 @@
 """A checkpoint is the old one or the new one, whatever happens to who writes it, and a damaged one is refused."""
 
-from __future__ import annotations
-
 import errno
 import os
-import random
 import re
 import shutil
 from collections.abc import Iterator
@@ -86,33 +83,6 @@ def test_a_disk_that_is_full_leaves_the_old_checkpoint(tmp_path: Path, storage: 
     assert len([*(tmp_path / "old" / "snapshot").iterdir()]) == len([*(tmp_path / "new" / "snapshot").iterdir()])
 
 
-@pytest.mark.parametrize("nth", range(3), ids=["of arrays", "of the manifest", "of names"])
-@pytest.mark.needs("limits of a process")
-def test_a_disk_that_takes_nothing_leaves_the_old_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
-) -> None:
-    fsync, calls = os.fsync, []
-
-    def fail(descriptor: int) -> None:
-        calls.append(descriptor)
-        if len(calls) == nth + 1:
-            raise OSError(errno.EIO, "the disk is gone")
-        fsync(descriptor)
-
-    new = filled(2)
-    for old in (None, 1):
-        if old:
-            filled(old).dumps(tmp_path)
-        calls.clear()
-        monkeypatch.setattr(os, "fsync", fail)
-        with pytest.raises(OSError, match="the disk is gone"):
-            new.dumps(tmp_path)
-        monkeypatch.undo()
-        assert len(calls) == nth + 1
-        assert len([*(tmp_path / "snapshot").glob("generation-*")]) == bool(old)
-    assert_equal(loaded(tmp_path), steps(1))
-
-
 def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path) -> None:
     of_torchrl = filled(7, LazyTensorStorage)
     of_torchrl.dumps(tmp_path)
@@ -136,15 +106,12 @@ def test_of_several_checkpoints_in_a_folder_the_last_is_loaded(tmp_path: Path) -
 
 
 def altered(folder: Path) -> Iterator[Path]:
-    """Files of a snapshot in turn, each cut off at some places, missing, or with one byte that is another."""
-    drawn = random.Random(0)
+    """Files of a snapshot in turn, each cut off in its middle, and with one byte that is another."""
     for file in sorted((folder / "snapshot").iterdir()):
         data = file.read_bytes()
-        for at in (0, 1, 30, *drawn.sample(range(len(data)), 5), len(data) - 1):
-            file.write_bytes(data[:at])
-            yield file
-        for at in (*range(10), *drawn.sample(range(len(data)), 30)):
-            file.write_bytes(data[:at] + bytes([data[at] ^ 1 << drawn.randrange(8)]) + data[at + 1 :])
+        at = len(data) // 2
+        for changed in (data[:at], data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]):
+            file.write_bytes(changed)
             yield file
         file.write_bytes(data)
 

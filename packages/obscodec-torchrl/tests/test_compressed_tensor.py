@@ -1,7 +1,5 @@
 """A compressed tensor is viewed, indexed, read and written as the tensor, or refuses what it can't do."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import pickle

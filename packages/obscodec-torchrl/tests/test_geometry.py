@@ -1,7 +1,5 @@
 """A view that is described by strides is the view that numpy has of the same geometry."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

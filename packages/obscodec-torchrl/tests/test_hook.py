@@ -1,7 +1,5 @@
 """A training with TorchRL's Trainer goes on with the buffer of its last generation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Agents in a tensordict of their own, which has more batch dimensions than the one that it is in."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from pathlib import Path

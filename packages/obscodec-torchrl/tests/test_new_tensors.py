@@ -1,7 +1,5 @@
 """Arrays that share stores are written as if each had its own; environments that take turns are told apart."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 from collections.abc import Callable
@@ -43,14 +41,6 @@ def test_arrays_of_several_stores_hold_what_they_were_given(batch: tuple[int, ..
         new.put()
     for name, array in arrays.items():
         assert np.array_equal(array[...], given[name])
-
-
-def test_next_observations_are_the_observations_that_follow() -> None:
-    store, drawn = FrameStore(Layout(FRAME, np.uint8)), frames(301)
-    obs, next_obs = (TensorArray.zeros((300,), store) for _ in range(2))
-    NewTensors([obs, next_obs], [drawn[:-1], drawn[1:]], ...).put()
-    assert np.array_equal(obs.ids[1:], next_obs.ids[:-1])
-    assert store.stats().n_tensors == 301
 
 
 def test_a_batch_that_is_stored_in_several_calls_comes_back_in_order() -> None:

@@ -1,7 +1,5 @@
 """The options of LazyTensorStorage mean the same, or nothing, or are refused with what to do."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from pathlib import Path

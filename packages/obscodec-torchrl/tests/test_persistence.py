@@ -1,7 +1,5 @@
 """What is saved is restored as a whole: contents, cursor, sampler; and dumps of TorchRL's own storages load."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable
@@ -93,20 +91,6 @@ def test_what_a_stock_storage_saved_is_loaded(tmp_path: Path, copy: Copy, stock:
     copy(source, target, tmp_path)
     assert_same(target, source)
     assert len(target.storage.compressed()) == 2
-
-
-@pytest.mark.parametrize("stock", [LazyTensorStorage, LazyMemmapStorage])
-def test_items_are_copied_to_a_stock_storage_and_back(tmp_path: Path, stock: type) -> None:
-    source, between, back = going_on(400), stock(400), going_on(400)
-    filled(source, 300)
-    for rows in torch.arange(len(source)).split(256):
-        between.set(rows, source[rows])
-    between.dumps(tmp_path)
-    back.loads(tmp_path)
-    everything = torch.arange(300)
-    assert len(between) == len(back) == 300
-    assert (between[everything] == source[everything]).all()
-    assert (back[everything] == source[everything]).all()
 
 
 def without_layout(values: str) -> str:
@@ -220,18 +204,6 @@ def test_a_full_storage_is_loaded_into_one_of_its_size_only(tmp_path: Path, stoc
         CompressedStorage(size).loads(tmp_path)
 
 
-def test_an_emptied_storage_is_restored_as_an_empty_one() -> None:
-    source = filled(going_on(400), 100)
-    source.empty()
-    for target in (new_buffer(going_on(400)), filled(going_on(400), 100)):
-        target.load_state_dict(source.state_dict())
-        assert len(target) == 0
-        target.empty()
-        steps = atari_steps("Pong", 600, seed=1)[:100]
-        target.extend(steps.clone())
-        assert (target[torch.arange(100)].select(*steps.keys()) == steps).all()
-
-
 def test_a_state_dict_leaves_the_class_and_the_other_data_of_a_storage_as_they_are() -> None:
     steps = TensorDict({"image": torch.randint(0, 9, (30, 40, 40)), "name": NonTensorStack(*map(str, range(30)))}, [30])
     source, target = (TensorDictReplayBuffer(storage=going_on(60), batch_size=4) for _ in range(2))
@@ -279,17 +251,6 @@ def test_a_pickle_of_another_version_is_refused(package: ModuleType, monkeypatch
     monkeypatch.setattr(package, "__version__", "77.0.0")
     with pytest.raises(SnapshotError, match=f"{package.__name__} .*, and here is 77.0.0: .* obscodec.save.* with load"):
         pickle.loads(pickled)
-
-
-def test_a_pickled_storage_is_the_same_and_its_own() -> None:
-    source = filled(going_on(400), 300)
-    copy = pickle.loads(pickle.dumps(source.storage))
-    everything = torch.arange(300)
-    assert (copy[everything] == source.storage[everything]).all()
-    pixels, following = copy.compressed().values()
-    assert pixels.array.store is following.array.store
-    source.extend(atari_steps("Pong", 600, seed=1)[300:400].clone())
-    assert len(copy) == 300
 
 
 @pytest.mark.parametrize("copy", WAYS)

@@ -1,7 +1,5 @@
 """Collectors, workers and actors of Ray, in this process and in others, fill a buffer, read and write it."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Any program of writes, reads, samples and checkpoints gives what it gives with LazyTensorStorage."""
 
-from __future__ import annotations
-
 import tempfile
 from functools import partial
 from pathlib import Path

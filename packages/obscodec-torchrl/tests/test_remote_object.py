@@ -1,7 +1,5 @@
 """An object is called from other processes as from its own."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import Counter

@@ -96,14 +96,6 @@ def test_the_episodes_of_some_environments_end() -> None:
         buffer.storage.end_episodes("all")
 
 
-def test_loading_ends_the_episodes_of_all_environments(tmp_path) -> None:
-    buffer, other = new_buffer(ndim=2), new_buffer(ndim=2)
-    buffer.extend(steps(0, 10, 2).transpose(0, 1))
-    through_dumps(buffer, other, tmp_path)
-    other.extend(steps(500, 10, 2).transpose(0, 1))
-    assert other["next", "done"].squeeze(-1).nonzero().tolist() == [[0, 9], [1, 9]]
-
-
 def test_a_storage_of_single_tensors_is_loaded_and_written() -> None:
     buffer, other = (ReplayBuffer(storage=CompressedStorage(10)) for _ in range(2))
     buffer.extend(torch.zeros(4, 2048, dtype=torch.uint8))

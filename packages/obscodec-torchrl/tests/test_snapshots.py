@@ -1,13 +1,10 @@
 """A storage that is saved and loaded is equal in all that it holds, and goes on as the one that was saved."""
 
-from __future__ import annotations
-
 import re
 import threading
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -356,11 +353,6 @@ def test_ids_of_no_tensor_are_found_when_they_are_read(tmp_path: Path) -> None:
     made.restore(state)
     with pytest.raises(IndexError):
         made[torch.arange(50)]
-
-
-def test_numbers_of_libraries_are_what_torch_has() -> None:
-    """Names of dtypes in a state are the same in torch."""
-    assert all(hasattr(torch, np.dtype(getattr(ml_dtypes, name)).name) for name in ("bfloat16", "float8_e5m2"))
 
 
 def test_a_state_is_checked_by_the_storage_itself() -> None:

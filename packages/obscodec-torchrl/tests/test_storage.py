@@ -1,7 +1,5 @@
 """CompressedStorage takes what LazyTensorStorage takes, gives the same, and refuses what could not be written."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading
@@ -19,12 +17,9 @@ from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.arrays import NewTensors
 from obscodec_torchrl.compressed_tensor import CompressedTensor, drawn_together
 from tensordict import NonTensorStack, TensorDict, tensorclass
-from together import meanwhile
 from torchrl.data import (
     LazyTensorStorage,
     ReplayBuffer,
-    ReplayBufferEnsemble,
-    SliceSampler,
     TensorDictReplayBuffer,
     TensorDictRoundRobinWriter,
 )
@@ -175,33 +170,6 @@ def test_two_axes(capacity: int) -> None:
     assert (ours.storage.flatten()[torch.arange(24)] == stock.storage.flatten()[torch.arange(24)]).all()
 
 
-def test_slices_of_single_frames_of_several_environments() -> None:
-    buffers = [
-        TensorDictReplayBuffer(
-            storage=storage(240, ndim=2),
-            sampler=SliceSampler(slice_len=5, end_key=("next", "done"), strict_length=False),
-            batch_size=40,
-            dim_extend=0,
-        )
-        for storage in (LazyTensorStorage, early)
-    ]
-    for buffer in buffers:
-        buffer.extend(steps(60, 4))
-    expected, given = samples(buffers)
-    assert (given == expected).all()
-
-
-def test_an_ensemble_of_buffers() -> None:
-    ensembles = []
-    for storage in (LazyTensorStorage, early):
-        buffers = [TensorDictReplayBuffer(storage=storage(N), batch_size=8) for _ in range(2)]
-        for i, buffer in enumerate(buffers):
-            buffer.extend(steps(N, seed=i))
-        ensembles.append(ReplayBufferEnsemble(*buffers, batch_size=16))
-    expected, given = samples(ensembles)
-    assert (given == expected).all()
-
-
 BAD: dict[str, tuple[Callable[[TensorDict], TensorDict], type[Exception], str]] = {
     "shape": (
         lambda td: td.set("pixels", images(4)[:, :1000]),
@@ -311,26 +279,6 @@ def test_a_batch_is_as_it_was_when_it_was_drawn_whatever_is_written_before_it_is
     assert buffer.storage.compressed()[("pixels",)].array.store.stats().n_tensors <= 2 * N
 
 
-def test_no_row_is_torn_while_threads_write_and_prefetch() -> None:
-    buffer = TensorDictReplayBuffer(storage=early(200), batch_size=64, prefetch=3)
-
-    def write(number: int) -> None:
-        pixels = torch.full((20, 2, 32, 32), number % 251, dtype=torch.uint8)
-        following = TensorDict({"pixels": pixels}, [20])
-        numbers = torch.full((20,), number % 251)
-        buffer.extend(TensorDict({"pixels": pixels, "number": numbers, "next": following}, [20]))
-
-    def sample() -> None:
-        batch = buffer.sample()
-        for pixels in (batch["pixels"], batch["next", "pixels"]):
-            assert (pixels == batch["number"].view(-1, 1, 1, 1)).all()
-
-    write(0)
-    with meanwhile(sample):
-        for number in range(300):
-            write(number)
-
-
 def test_float_images_come_back_bit_for_bit_and_are_narrowed() -> None:
     pixels = atari_steps("Pong", 300, seed=0)["pixels"].float() / 255
     storage = early(300)
@@ -343,12 +291,6 @@ def test_items_that_can_not_be_stacked_are_refused() -> None:
     buffer = ReplayBuffer(storage=early(10))
     with pytest.raises(RuntimeError, match=r"the list resulted in an error: .* got \[4\] at entry 0 and \[1\]"):
         buffer.extend([torch.zeros(4), torch.zeros(1)])
-
-
-def test_a_single_item_is_shown_as_the_tensor() -> None:
-    storage = early(N, codec={"number": "raw"})
-    storage.set(range(N), steps(N))
-    assert repr(storage[7]["number"]) == "tensor(7)"
 
 
 def test_threads_write_a_storage_without_the_lock_of_a_buffer() -> None:

@@ -14,8 +14,6 @@ nothing:`` stands before tests, without their parameters, that do not decode wha
 tests ask for are in the dependency group ``suite``.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Two buffers of TorchRL: ways from one to the other, and what they sample of the same random numbers."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable
 from pathlib import Path
