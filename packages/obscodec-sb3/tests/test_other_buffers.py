@@ -136,7 +136,7 @@ def test_random_programs_of_replay_buffers(kind, buffer_size, n_envs, timeouts, 
 
 ROLLOUTS = {
     "rollout": (RolloutBuffer, IMAGES, {"codec": "delta-rle"}),
-    "rollout, auto": (RolloutBuffer, spaces.Box(0, 255, (4, 20, 20), np.uint8), {"decide_after": 256}),
+    "rollout, auto": (RolloutBuffer, spaces.Box(0, 255, (4, 20, 20), np.uint8), {}),
     "rollout, choices": (RolloutBuffer, spaces.Discrete(5), {"codec": "zstd:1"}),
     "dict": (DictRolloutBuffer, DICT, {"codec": "zstd:1"}),
     "recurrent": (RecurrentRolloutBuffer, IMAGES, {"codec": "zstd:1"}),
@@ -169,36 +169,8 @@ def add_rollout_step(buffers: list[BaseBuffer], rng: np.random.Generator) -> Non
 
 
 @pytest.mark.parametrize("kind", ROLLOUTS)
-@pytest.mark.parametrize("batch_size", [None, 3, 8])
-def test_rollout_after_rollout_is_that_of_the_stock_buffer(kind, batch_size):
-    buffers = both_rollout(kind)
-    rng = np.random.default_rng(0)
-    for rollout in range(40 if "auto" in kind else 3):
-        n_steps = 2 if rollout == 1 else 4  # the second one is given up
-        for _ in range(n_steps):
-            add_rollout_step(buffers, rng)
-        assert_equal(buffers[1].observations, buffers[0].observations)
-        if n_steps == 4:
-            minibatches = []
-            for buffer in buffers:
-                buffer.compute_returns_and_advantage(torch.ones(2), np.array([True, False]))
-                np.random.seed(rollout)
-                minibatches.append([*buffer.get(batch_size), *buffer.get(batch_size)])
-            for found, expected in zip(*reversed(minibatches), strict=True):
-                assert_equal(found, expected)
-            assert_equal(buffers[1].observations, buffers[0].observations)
-        if rollout == 1:
-            buffers[1] = pickle.loads(pickle.dumps(buffers[1]))
-        if rollout == 2:
-            buffers[1] = copy.deepcopy(buffers[1])
-        for buffer in buffers:
-            buffer.reset()
-        assert_equal(buffers[1].observations, buffers[0].observations)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in ROLLOUTS if kind != "rollout, auto"])
 @given(
-    program=st.lists(st.sampled_from(["add", "add", "fill", "get", "reset", "pickle", "copy"]), max_size=20),
+    program=st.lists(st.sampled_from(["add", "fill", "fill", "get", "get", "reset", "pickle", "copy"]), max_size=20),
     batch_size=st.none() | st.integers(1, 9),
     deciding=DECIDING,
     seed=st.integers(0, 1000),

@@ -1,6 +1,5 @@
 """Batches that are decoded ahead hold what was stored when they were drawn, whatever is added in the meantime."""
 
-import copy
 import os
 import pickle
 import re
@@ -176,14 +175,6 @@ def test_read_ahead_gives_each_reading_once_and_in_order():
     assert [kind for kind, _ in drawn] == ["a", "a", "b", "b", "a", "b"]
     ahead.clear()
     np.testing.assert_array_equal(ahead.next("a", lambda: draw("a")).result(), array[6])
-
-
-@pytest.mark.parametrize("rebuild", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_a_rebuilt_read_ahead_has_drawn_nothing(rebuild):
-    array = filled_array()
-    ahead = Prefetcher()
-    ahead.next(0, lambda: DeferredRead(lambda: array[3]))
-    np.testing.assert_array_equal(rebuild(ahead).next(0, lambda: DeferredRead(lambda: array[5])).result(), array[5])
 
 
 @pytest.mark.slow

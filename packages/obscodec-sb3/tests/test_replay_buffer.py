@@ -1,6 +1,5 @@
 """CompressedReplayBuffer gives what ReplayBuffer gives."""
 
-import copy
 import pickle
 import re
 
@@ -180,21 +179,6 @@ def test_extend_adds_what_add_does():
     stock.extend(*columns)
     compressed.extend(*columns)
     assert_same_contents(stock, compressed)
-
-
-@pytest.mark.parametrize("rebuild", [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy])
-def test_a_rebuilt_buffer_holds_the_same_and_goes_on_on_its_own(rebuild):
-    space = SPACES["channel-first images"]
-    stock, compressed = both(space, 20)
-    *steps, last = random_steps(space, ACTIONS["discrete"], 1, 31, seed=0)
-    for step in steps:
-        add(step, stock, compressed)
-    rebuilt = rebuild(compressed)
-    assert_same_contents(stock, rebuilt)
-    rebuilt.add(*last)
-    assert_same_contents(stock, compressed)
-    stock.add(*last)
-    assert_same_contents(stock, rebuilt)
 
 
 GOOD = random_steps(SPACES["channel-first images"], ACTIONS["discrete"], 2, 1, seed=1)[0]

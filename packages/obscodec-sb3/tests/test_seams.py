@@ -77,18 +77,6 @@ def test_n_step_returns_do_not_cross_the_end_of_an_episode(ended_by, timeouts, t
     assert not batch.dones.any()  # truncations: the value of what follows counts
 
 
-def test_episodes_go_on_if_the_environment_does(tmp_path):
-    buffer = new_buffer(CompressedNStepReplayBuffer, n_steps=3)
-    for step in range(20):
-        add(buffer, step)
-    buffer.save(tmp_path)
-    buffer = CompressedNStepReplayBuffer.load(tmp_path, device="cpu", continue_episodes=True)
-    for step in range(20, 40):
-        add(buffer, step)
-    steps, after, _ = sampled(buffer)
-    np.testing.assert_array_equal(after, np.minimum(steps + 3, 40))
-
-
 def test_ending_an_episode_changes_no_sample_of_single_transitions():
     buffers = [new_buffer(CompressedReplayBuffer, n_envs=2) for _ in range(2)]
     for buffer in buffers:

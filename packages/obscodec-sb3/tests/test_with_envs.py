@@ -15,11 +15,7 @@ from obscodec_sb3 import (
     CompressedReplayBuffer,
     compressed,
 )
-from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import ReplayBuffer
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.envs import BitFlippingEnv
-from stable_baselines3.common.vec_env import DummyVecEnv
 
 SIZE = 40
 WAYS = [(2, 4), (4, 2), (3, 2), (1, 5), (3, 3)]
@@ -145,7 +141,7 @@ def check_samples(played, buffer, stride):
 @pytest.mark.parametrize("timeouts", [True, False])
 @pytest.mark.parametrize("cls", REPLAY)
 @pytest.mark.parametrize(("n_envs", "n_after"), WAYS)
-@pytest.mark.parametrize("n_steps", [0, 7, 40, 130])
+@pytest.mark.parametrize("n_steps", [0, 7, 130])
 def test_the_same_transitions_are_sampled(cls, n_envs, n_after, n_steps, timeouts):
     played = Played(cls, n_envs, n_steps, handle_timeout_termination=timeouts).step(n_steps).end()
     buffer = played.buffer
@@ -170,7 +166,7 @@ def test_the_same_transitions_are_sampled(cls, n_envs, n_after, n_steps, timeout
 
 @pytest.mark.filterwarnings("ignore:.*are left out")
 @pytest.mark.parametrize("cls", REPLAY)
-@pytest.mark.parametrize(("n_envs", "n_after"), WAYS)
+@pytest.mark.parametrize(("n_envs", "n_after"), [(2, 4), (3, 2)])
 def test_both_go_on(cls, n_envs, n_after, tmp_path):
     played = Played(cls, n_envs, 1).step(100).end()
     other = played.buffer.with_envs(n_after)
@@ -218,15 +214,6 @@ def test_infos_are_taken_over():
     assert other.infos[20, 0] == {}
 
 
-def test_whole_episodes_stay_together():
-    played = Played(CompressedReplayBuffer, 2)
-    for _ in range(4):
-        played.step(10, p_end=0).end()
-    other = played.buffer.with_envs(4)
-    ends = np.nonzero(other.timeouts[:20])
-    assert [*zip(*(of.tolist() for of in ends), strict=True)] == [(row, env) for row in (9, 19) for env in range(4)]
-
-
 @pytest.mark.parametrize("spills", [False, True])
 def test_a_limit_of_bytes_stays(spills, tmp_path):
     options = {"max_bytes": 4 << 20, "spill": tmp_path if spills else None}
@@ -249,27 +236,3 @@ def test_a_limit_of_bytes_stays(spills, tmp_path):
     for one, found in transitions(other).items():
         assert found == before[one]
         assert found[:2] == frames[one]
-
-
-@pytest.mark.filterwarnings("ignore:200 steps can't all be kept in 3 environments")
-def test_a_training_goes_on_with_other_environments(tmp_path):
-    kind = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
-    model = DQN("MlpPolicy", make_vec_env("CartPole-v1", 2), learning_starts=20, buffer_size=300, device="cpu", **kind)
-    model.learn(200)
-    model.save(tmp_path / "model")
-    model.replay_buffer.end_episodes()
-    resumed = DQN.load(tmp_path / "model", env=make_vec_env("CartPole-v1", 3), device="cpu")
-    resumed.replay_buffer = model.replay_buffer.with_envs(3)
-    resumed.learn(90, reset_num_timesteps=False)
-    assert (resumed.replay_buffer.n_envs, resumed.replay_buffer.buffer_size) == (3, 100)
-    assert resumed.replay_buffer.size() >= 66 + 30
-
-
-def test_goals_of_a_real_environment():
-    env = DummyVecEnv([lambda: BitFlippingEnv(4)] * 2)
-    kind = {"replay_buffer_class": CompressedHerReplayBuffer, "replay_buffer_kwargs": {"codec": "zstd:1"}}
-    model = DQN("MultiInputPolicy", env, learning_starts=20, device="cpu", buffer_size=200, **kind).learn(150)
-    model.replay_buffer.end_episodes()
-    other = model.replay_buffer.with_envs(1)
-    assert (other.ep_length[: other.size()] > 0).all()
-    assert other.sample(50).rewards.isfinite().all()
