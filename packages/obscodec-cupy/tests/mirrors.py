@@ -1,7 +1,5 @@
 """What the kernels know of a store, made by hand of a store on the CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 from obscodec import CorruptStream, FrameStore, Layout
 from obscodec_cupy.codecs.codec import check_failure

@@ -1,7 +1,5 @@
 """A codec of the CPU and the one of a device that has the same streams, side by side."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from obscodec import CorruptStream, Layout, codec

@@ -1,7 +1,5 @@
 """Stores in pairs, for tests: one on the CPU, and one on a device that is fed with arrays there."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

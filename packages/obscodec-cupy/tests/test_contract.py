@@ -1,7 +1,5 @@
 """The backend ``"cuda"`` keeps the contract of a device; stores there that of a store, for tensors of the host."""
 
-from __future__ import annotations
-
 import pytest
 from obscodec import FrameStore, Layout
 from obscodec.stores import Store

@@ -1,7 +1,5 @@
 """What codecs of a device are besides their streams: values, what they refuse, which stream they work on."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from dataclasses import replace

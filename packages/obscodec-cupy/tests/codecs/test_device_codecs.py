@@ -1,7 +1,5 @@
 """The codecs of a device against those of the CPU: the same streams, and the same items from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from atari_frames import frames

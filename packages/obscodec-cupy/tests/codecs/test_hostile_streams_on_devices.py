@@ -1,7 +1,5 @@
 """Streams that are truncated, altered or noise: a device says of each what the CPU says, and stays in its memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from atari_frames import frames

@@ -1,7 +1,5 @@
 """Arrays of the simulated GPU. They are no numpy arrays, and numpy may not read them: a download does."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn, Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels compiled by g++, each in a library of its own."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import hashlib

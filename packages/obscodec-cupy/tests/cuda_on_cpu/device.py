@@ -1,7 +1,5 @@
 """The simulated GPU as a Device."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import sys
@@ -49,7 +47,7 @@ class SimulatedDevice(Device):
         free: bytes of it that nobody holds.
     """
 
-    made: ClassVar[weakref.WeakSet[SimulatedDevice]] = weakref.WeakSet()  # those that are there
+    made: ClassVar[weakref.WeakSet["SimulatedDevice"]] = weakref.WeakSet()  # those that are there
 
     def __init__(self, name: str = "cuda:0", seed: int = 0, *, eager: bool = False, capacity: int = 1 << 40) -> None:
         self._begin(name, 99 << 10)

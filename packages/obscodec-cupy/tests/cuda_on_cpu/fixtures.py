@@ -1,7 +1,5 @@
 """The fixtures for tests that run on the simulated GPU, and on a real one where there is one."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """The memory that kernels of a simulated GPU may touch."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 

@@ -1,7 +1,5 @@
 """Streams of the simulated GPU: queues that run late, and in an order that only events bind."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections import deque

@@ -1,7 +1,5 @@
 """Every barrier of the kernels is needed: without it, some data is found to be in a race, or comes out wrong."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Arrays of a device give the store that the same arrays of the CPU give: equal ids, bytes and reads."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 
@@ -57,12 +55,6 @@ def test_any_program(cuda, seed):
         held = without(held, old)
         held = np.append(held, ids)
     pair.check(held)
-
-
-def test_large_frames(cuda):
-    pair = Pair(cuda, Layout((90, 91, 3), np.uint32), block_frames=2)
-    ids = pair.replace(NOTHING, walk(5, pair.layout))
-    pair.check(ids)
 
 
 def test_a_store_that_was_pickled_goes_on(cuda):

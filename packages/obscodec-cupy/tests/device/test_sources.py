@@ -1,7 +1,5 @@
 """The texts of kernels: their macros, their includes, and what an environment variable changes of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Batches that are drawn and read on the device equal those of numpy arrays."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 from functools import partial
@@ -104,17 +102,6 @@ def test_bytes_are_converted_and_scaled_as_numpy_does(cuda, dtype, scale):
         )
 
 
-def test_bfloat16_is_rounded_to_nearest_even(cuda):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    device = opened.device(cuda)
-    arrays, model = small_arrays(cuda)
-    reader = BatchReader(arrays, dtype="bfloat16", scale=1 / 255)
-    reader.sync()
-    for out, expected in zip(read(reader, device, np.arange(80), SMALL.shape, np.uint16), model, strict=True):
-        scaled = flat(expected).astype(np.float32) * np.float32(1 / 255)
-        np.testing.assert_array_equal(out, scaled.astype(ml_dtypes.bfloat16).view(np.uint16))
-
-
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_items_are_shifted_and_their_border_repeated(cuda, dtype):
     device, rng = opened.device(cuda), np.random.default_rng(0)
@@ -130,19 +117,6 @@ def test_items_are_shifted_and_their_border_repeated(cuda, dtype):
         np.testing.assert_array_equal(out, flat(expected)[places][each, np.arange(3)[:, None, None], y, x])
 
 
-def test_frames_stacked_along_the_last_axis(cuda):
-    device, layout = opened.device(cuda), Layout((6, 8, 3), np.uint8)
-    tensors = np.ascontiguousarray(np.moveaxis(small_stacks(60), 1, -1))
-    store = FrameStore(layout, frame_stack=FrameStack(3, -1), device=cuda)
-    array = TensorArray.zeros((60,), store)
-    array[:] = tensors
-    reader = BatchReader([array], dtype="float32", shifted_axes=(0, 1))
-    reader.sync()
-    shifts = [np.full((60, 2), [0, 1], np.int32)]
-    (out,) = read(reader, device, np.arange(60), layout.shape, np.float32, 1, shifts)
-    np.testing.assert_array_equal(out, tensors[:, :, np.minimum(np.arange(8) + 1, 7)])
-
-
 def test_arrays_of_several_stores_and_an_odd_number_of_them(cuda):
     device = opened.device(cuda)
     (one, two, three), model = small_arrays(cuda, 3)
@@ -153,18 +127,6 @@ def test_arrays_of_several_stores_and_an_odd_number_of_them(cuda):
     outs = read(reader, device, places, SMALL.shape, n_arrays=4)
     for out, expected in zip(outs, [model[0], of_other, *model[1:]], strict=True):
         np.testing.assert_array_equal(out, flat(expected)[places])
-
-
-def test_two_readers_of_the_same_arrays(cuda):
-    device = opened.device(cuda)
-    arrays, model = small_arrays(cuda)
-    as_bytes, as_floats = BatchReader(arrays), BatchReader(arrays, dtype="float32")
-    for step in range(2):
-        arrays[0][step] = model[0][step] = model[1][step + 7]
-        for reader, dtype in ((as_bytes, np.uint8), (as_floats, np.float32)):
-            reader.sync()
-            out, _ = read(reader, device, np.arange(80), SMALL.shape, dtype)
-            np.testing.assert_array_equal(out, flat(model[0]))
 
 
 @pytest.mark.parametrize("index", [
@@ -340,17 +302,6 @@ def test_streams_take_turns(simulated):
         mark.synchronize()
         for out, tensors in zip(outs, expected, strict=True):
             np.testing.assert_array_equal(device.download(out), tensors)
-
-
-@pytest.mark.slow
-def test_frames_that_are_larger_than_shared_memory(cuda):
-    device, layout = opened.device(cuda), Layout((3, 400, 300), np.uint8)
-    arrays, model = small_arrays(cuda, 2, 6, 1, layout)
-    reader = BatchReader(arrays)
-    reader.sync()
-    for places in ([5], [1, 3, 3, 0], [2]):
-        for out, expected in zip(read(reader, device, places, layout.shape), model, strict=True):
-            np.testing.assert_array_equal(out, flat(expected)[places])
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Stores with ``device=``: what is decoded where, what grows, what is refused, and what happens to what is damaged."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from functools import partial
@@ -28,7 +26,6 @@ from obscodec import (
     TensorArray,
 )
 from obscodec.arrays import DeferredRead
-from obscodec.frames import frame_log
 from obscodec.segments import Segments
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec_cupy.device import opened
@@ -65,37 +62,6 @@ def test_frames_of_a_game_are_read_while_their_blocks_fill(cuda, codec, block_fr
         np.testing.assert_array_equal(store.read(ids), played[first : first + 7])
 
 
-def test_the_frame_of_zeros_and_nothing_at_all(cuda):
-    store = FrameStore(SMALL, device=cuda)
-    assert not read(store, [0, 0]).any()
-    assert read(store, []).shape == (0, *SMALL.shape)
-
-
-@pytest.mark.parametrize(("layout", "block_frames"), [
-    (Layout((), np.float64), 3), (Layout((1,), np.uint8), 2), (Layout((3, 17), np.int16), 5),
-    (Layout((2, 31, 33), np.float32), 16), (Layout((300, 301), np.uint8), 4), (Layout((5,), np.bool_), 1),
-])  # fmt: skip
-@pytest.mark.parametrize("codec", ["delta-rle", "rle"])
-def test_frames_of_any_layout(cuda, layout, block_frames, codec):
-    store = FrameStore(layout, codec=codec, block_frames=1 if codec == "rle" else block_frames, device=cuda)
-    rows = np.random.default_rng(0).integers(2, size=(12, layout.nbytes), dtype=np.uint8)
-    tensors = layout.tensors(rows) if layout.dtype != bool else rows.astype(bool)
-    ids = store.append(tensors)
-    assert read(store, ids[::-1]).tobytes() == tensors[::-1].tobytes()
-
-
-def test_tables_grow(cuda, monkeypatch):
-    monkeypatch.setattr(frame_log, "MIN_BLOCKS", 2)
-    store = FrameStore(SMALL, block_frames=4, device=cuda)
-    steps = np.concatenate([small_steps(200), noise(40)])
-    ids = np.zeros(0, np.int64)
-    for begin in range(0, 240, 9):
-        ids = np.append(ids, store.append(steps[begin : begin + 9]))
-        some = np.random.default_rng(begin).integers(len(ids), size=9)
-        np.testing.assert_array_equal(read(store, ids[some]), steps[some])
-    assert store.log.open.n_references > 20
-
-
 def test_nothing_changed_is_nothing_launched_but_the_read(cuda):
     device = opened.device(cuda)
     if not isinstance(device, SimulatedDevice):
@@ -109,17 +75,6 @@ def test_nothing_changed_is_nothing_launched_but_the_read(cuda):
     store.append(noise(1))
     read(store, ids)
     assert device.n_launches == before + 3  # one that writes all that is new
-
-
-def test_numbers_of_blocks_are_used_again(cuda):
-    store = FrameStore(SMALL, block_frames=4, recent=1, device=cuda)
-    kept = store.append(noise(3))
-    for seed in range(10, 30):
-        tensors = noise(seed)
-        ids = store.append(tensors)
-        np.testing.assert_array_equal(read(store, np.concatenate([ids, kept])), np.concatenate([tensors, noise(3)]))
-        store.release(ids)
-    assert store.log.n < 20
 
 
 def test_a_batch_of_all_kinds_of_stacks(cuda):

@@ -1,7 +1,5 @@
 """Dictionaries of LZ4 on a device: each is there before the first block that needs it, as long as one does."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is left after a sync that failed, and what goes with a store."""
 
-from __future__ import annotations
-
 import copy
 import gc
 

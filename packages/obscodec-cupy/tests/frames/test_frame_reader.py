@@ -1,7 +1,5 @@
 """A store on the device equals one on the CPU: the same program gives the same ids, and every read the same tensors."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import tempfile

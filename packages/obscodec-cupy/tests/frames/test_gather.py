@@ -1,7 +1,5 @@
 """The gather writes what the store on the CPU reads: over resets, shapes, dtypes, sizes of blocks and schedules."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stored blocks that are truncated, altered or noise: the gather says what the CPU says, and stays in its memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Blocks that LZ4 has compressed: the gather decodes those of each version, and says of bad ones what the CPU says."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable

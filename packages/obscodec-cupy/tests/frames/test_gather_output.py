@@ -1,7 +1,5 @@
 """What the gather makes of frames on the way: floats, as numpy rounds them, shifts, and stacks along the last axis."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

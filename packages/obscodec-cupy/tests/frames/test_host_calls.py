@@ -1,7 +1,5 @@
 """How many Python functions a step of training calls on the host, around kernels of some microseconds."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

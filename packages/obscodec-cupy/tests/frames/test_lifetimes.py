@@ -1,7 +1,5 @@
 """What goes while another stream still works with its memory, which the stream that it came from uses again at once."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """What is refused while a graph is recorded and after a fork, and that finalizers do not touch the device."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """A RingBuffer on a device gives what one on the CPU gives."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
