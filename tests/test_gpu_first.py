@@ -1,11 +1,13 @@
 """``benchmarks/gpu_first.py`` from beginning to end, on the simulated GPU and with stand-ins for NVIDIA's tools."""
 
 import json
+import operator
 import os
 import re
 import subprocess
 import sys
 import zipfile
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,16 @@ def test_the_profiler_is_told_the_name_of_a_kernel() -> None:
     name = gpu_first._NCU[gpu_first._NCU.index("--kernel-name") + 1].removeprefix("regex:")
     sources = (file.read_text() for file in files("obscodec_cupy").joinpath("kernels").iterdir())
     assert any(re.search(rf"__global__ void (?:__launch_bounds__\([^)]*\) )?\w*{name}\w*\(", text) for text in sources)
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_every_name_is_there(library: str) -> None:
+    parts = (ROOT / "benchmarks" / "gpu_parts").glob("*.py")
+    found = re.findall(rf"\b_?{library}((?:\.[a-zA-Z]\w*)+)", "".join(part.read_text() for part in parts))
+    names = {name[1:] for name in found if not name.startswith(".__")}
+    assert "cuda.synchronize" in names or "cuda.set_allocator" in names
+    for name in names:
+        operator.attrgetter(name)(import_module(library))
 
 
 def test_an_unknown_part_is_named(tmp_path: Path) -> None:
