@@ -17,7 +17,7 @@ from obscodec.kernels.memory import address, copy
 from obscodec.layout.layout import Rows
 from obscodec.segments import Bytes
 from obscodec.streams.blocks import NO_VERSIONS, read_blocks
-from obscodec.streams.patch import are_equal, encode_patch, frame_room, runs_bound
+from obscodec.streams.patch import are_equal, encode_patch, frame_scratch, runs_bound
 
 GAMES = ("MsPacman", "Pong", "Breakout")
 BATCH_FRAMES = 2048  # obs and next_obs of 256 transitions
@@ -84,7 +84,7 @@ def walk_s(played: Rows) -> float:
     places = np.full(BATCH_BLOCKS, MEAN_PLACE)
     addresses = streams.addresses().astype(np.int64)
     starts = np.arange(BATCH_BLOCKS + 1)
-    room = frame_room(codec.frame_nbytes)
+    room = frame_scratch(codec.frame_nbytes)
     where = addresses, streams.lengths, references
     return seconds(lambda: read_blocks(starts, places, entries, out, *where, -1, NO_VERSIONS, room))
 

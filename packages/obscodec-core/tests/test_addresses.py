@@ -135,7 +135,7 @@ def module_of(path: Path) -> str:
 @pytest.mark.slow
 def test_addresses_are_of_memory_that_is_held() -> None:
     texts = {module_of(path): path.read_text(encoding="utf-8") for path in SOURCES}
-    assert "address(room)" in texts["obscodec.streams.blocks"]
+    assert "address(scratch)" in texts["obscodec.streams.blocks"]
     assert wrong_addresses(texts) == []
 
 

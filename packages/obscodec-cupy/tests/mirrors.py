@@ -68,7 +68,7 @@ class DeviceTables:
         self._previous = device.upload(previous)
         listed = blocks.stacks.frames
         self._listed = device.upload(np.concatenate([listed, np.full((1, listed.shape[1]), -1, np.int32)]))
-        references = blocks.open.references[: blocks.open.n_references]
+        references = blocks.open.reference_frames[: blocks.open.n_reference_frames]
         self._references = device.upload(references)
         self._failure = device.pinned(16).view(np.uint64)
         self._failure[:] = 0

@@ -121,29 +121,30 @@ class BufferStats:
 
     @property
     def total_bytes(self) -> int:
-        """The memory of all of them; a store that fields share counts once."""
-        stored = sum(of.total_bytes for of in self._stores)
+        """The memory of everything; a store that fields share counts once."""
+        stored = sum(store.total_bytes for store in self._stores)
         return stored + self._plain_bytes + self.waiting_bytes
 
     @property
     def growing_bytes(self) -> int:
         """About what grows with the number of steps: see ``StoreStats``."""
-        return sum(of.growing_bytes for of in self._stores) + self._plain_bytes
+        return sum(store.growing_bytes for store in self._stores) + self._plain_bytes
 
     @property
     def _stores(self) -> list[StoreStats]:
         """Each store once."""
-        return [*{id(of): of for of in self.fields.values() if isinstance(of, StoreStats)}.values()]
+        return [*{id(held): held for held in self.fields.values() if isinstance(held, StoreStats)}.values()]
 
     @property
     def _plain_bytes(self) -> int:
         """What is not compressed."""
-        return sum(of for of in self.fields.values() if isinstance(of, int)) + self.id_bytes + self.other_bytes
+        plain_bytes = sum(held for held in self.fields.values() if isinstance(held, int))
+        return plain_bytes + self.id_bytes + self.other_bytes
 
     @property
     def disk_bytes(self) -> int:
         """Bytes in files, of all stores; a store that fields share counts once."""
-        return sum(of.disk_bytes for of in self._stores)
+        return sum(store.disk_bytes for store in self._stores)
 
     @property
     def ratio(self) -> float:
@@ -151,8 +152,8 @@ class BufferStats:
         return self.raw_bytes / self.total_bytes if self.total_bytes else 1.0
 
     def projected(self, n_steps: int, capacity: int) -> BufferStats:
-        """These, of ``n_steps``, with ``projected_bytes`` of ``capacity`` steps, if enough have come to know them."""
-        if not n_steps or not all(of.is_decided for of in self._stores):
+        """These stats, of ``n_steps`` steps, with ``projected_bytes`` for ``capacity`` steps, if known by now."""
+        if not n_steps or not all(store.is_decided for store in self._stores):
             return self
         growing_bytes = self.growing_bytes * (capacity - n_steps) // n_steps
         return replace(self, projected_bytes=self.total_bytes + growing_bytes)
@@ -166,13 +167,13 @@ class BufferStats:
             n_envs: how many environments there are, None if it does not know.
         """
         fields, first = list[dict[str, object]](), dict[int, str]()  # of each store, the field that it counts for
-        for name, of in self.fields.items():
-            if isinstance(of, int):
-                codec, nbytes = "", of
-            elif (owner := first.setdefault(id(of), name)) != name:
+        for name, held in self.fields.items():
+            if isinstance(held, int):
+                codec, nbytes = "", held
+            elif (owner := first.setdefault(id(held), name)) != name:
                 codec, nbytes = f"shares {owner}", 0
             else:
-                codec, nbytes = of.codec or "", of.live_bytes
+                codec, nbytes = held.codec or "", held.live_bytes
             fields.append({"name": name, "item": str(layouts[name]), "codec": codec, "nbytes": nbytes})
         return {
             "n_steps": n_steps,
@@ -183,7 +184,7 @@ class BufferStats:
 
     @property
     def summary(self) -> str:
-        """The size of all, in a line."""
+        """The total size, in a line."""
         if not self.raw_bytes:
             return f"empty, {self.total_bytes:,} bytes in memory"
         ratio = self.ratio
@@ -192,8 +193,8 @@ class BufferStats:
 
     def __str__(self) -> str:
         names: dict[str, list[str]] = {}  # of fields that are encoded together
-        for name, of in self.fields.items():
-            names.setdefault("uncompressed" if isinstance(of, int) else of.encoding, []).append(name)
-        lines = [f"  {', '.join(of)}: {how}" if any(of) else f"  {how}" for how, of in names.items()]
+        for name, held in self.fields.items():
+            names.setdefault("uncompressed" if isinstance(held, int) else held.encoding, []).append(name)
+        lines = [f"  {', '.join(some)}: {how}" if any(some) else f"  {how}" for how, some in names.items()]
         full = [] if self.projected_bytes is None else [f"  about {self.projected_bytes:,} bytes when full"]
         return "\n".join([self.summary, *lines, *full])

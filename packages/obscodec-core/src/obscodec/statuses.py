@@ -1,4 +1,4 @@
-"""Statuses: what compiled decoders, here and on devices, return, and what each says about a stream."""
+"""Statuses: the numbers that compiled decoders return, here and on devices, and what each says about a stream."""
 
 from typing import Final
 

@@ -26,7 +26,7 @@ def noise(n: int, seed: int) -> np.ndarray:
 def follow(array: TensorArray, watch, copied: np.ndarray) -> int:
     """Bring a copy of the ids up to date by the rows that are named; how many these are."""
     ids = array.ids
-    rows = watch.take()
+    rows = watch.drain()
     assert rows.tolist() == sorted(set(rows.tolist()))
     copied[rows] = ids[rows]
     np.testing.assert_array_equal(copied, ids)
@@ -53,27 +53,27 @@ def test_a_copy_of_the_ids_stays_right(waits, assigned):
 def test_rows_that_nobody_takes_need_little_memory():
     array = TensorArray.zeros((8000, 1), FrameStore(ITEM))
     watch = array.watch()
-    watch.take()
+    watch.drain()
     tracemalloc.start()
     for row in range(8000):
         watch.note((row,))
     nbytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert nbytes < 100_000
-    assert watch.take().tolist() == list(range(8000))
+    assert watch.drain().tolist() == list(range(8000))
 
 
 def test_only_rows_that_were_assigned_to_are_named():
     array = TensorArray.zeros((8, 2), FrameStore(ITEM))
     watch = array.watch()
-    watch.take()
+    watch.drain()
     array[3] = noise(2, 0)
     array[[6, -3], 1] = noise(2, 1)
-    assert watch.take().tolist() == [3, 5, 6]
+    assert watch.drain().tolist() == [3, 5, 6]
     array.assign_ids((slice(1, 3), 0), np.zeros(2, np.int64))
-    assert watch.take().tolist() == [1, 2]
+    assert watch.drain().tolist() == [1, 2]
     array.clear()
-    assert watch.take().tolist() == list(range(8))
+    assert watch.drain().tolist() == list(range(8))
 
 
 @pytest.mark.parametrize(("view", "index"), [
@@ -83,7 +83,7 @@ def test_only_rows_that_were_assigned_to_are_named():
 def test_what_is_assigned_through_a_view_is_named(view, index):
     array = TensorArray.zeros((8, 2), FrameStore(ITEM))
     watch, copied = array.watch(), np.zeros((8, 2), int)
-    watch.take()
+    watch.drain()
     view(array)[index] = noise(1, 0)[0]
     assert follow(array, watch, copied) > 0
 
@@ -91,10 +91,10 @@ def test_what_is_assigned_through_a_view_is_named(view, index):
 def test_each_watch_has_its_own_view_and_one_that_is_gone_costs_nothing():
     array = TensorArray.zeros((8, 2), FrameStore(ITEM))
     one, other = array.watch(), array.watch()
-    one.take()
+    one.drain()
     array[3] = noise(2, 0)
-    assert one.take().tolist() == [3]
-    assert len(other.take()) == 8
+    assert one.drain().tolist() == [3]
+    assert len(other.drain()) == 8
     del one, other
     gc.collect()
     array[4] = noise(2, 0)
@@ -113,9 +113,9 @@ def test_a_ring_buffer_tells():
 def test_a_copy_is_watched_by_nobody():
     array = TensorArray.zeros((8, 2), FrameStore(ITEM))
     watch = array.watch()
-    watch.take()
+    watch.drain()
     copy.deepcopy(array)[3] = noise(2, 0)
-    assert len(watch.take()) == 0
+    assert len(watch.drain()) == 0
 
 
 def test_a_view_is_not_watched():

@@ -451,8 +451,8 @@ def test_a_field_refuses_options_that_nothing_would_read(options, error, text):
 def test_a_buffer_that_is_cleared_again_and_again_does_not_look_ahead_at_each_step(monkeypatch):
     buffer = RingBuffer(1000, {"number": Field((), np.int64)})
     looks = []
-    look = buffer._memory._look_ahead
-    monkeypatch.setattr(buffer._memory, "_look_ahead", lambda *of: (looks.append(len(buffer)), look(*of)))
+    look = buffer._memory._forecast
+    monkeypatch.setattr(buffer._memory, "_forecast", lambda *of: (looks.append(len(buffer)), look(*of)))
     for _ in range(20):
         for number in range(100):
             buffer.append(number=number)

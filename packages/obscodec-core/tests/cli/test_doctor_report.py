@@ -187,11 +187,11 @@ def test_numbers_that_are_stored_as_bytes(dtype):
     for before, after in pairwise(numbers):
         buffer.append(frames=before, next_frames=after)
     assert buffer.stats().projected_bytes / 1e6 == pytest.approx(found.item_bytes, rel=0.05)
-    if not found.takes_name:
+    if not found.can_name_codec:
         assert buffer.fields["frames"] == Field((48, 48), dtype, "auto")
         assert any(line.startswith(f"{found.recommended} takes no {dtype}, so a field can't") for line in notes(found))
     of_images = ("palette",) if dtype == "uint16" else ("pred", "palette")  # pred takes depths
-    assert found.takes_name == (not found.recommended.startswith(of_images))
+    assert found.can_name_codec == (not found.recommended.startswith(of_images))
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from obscodec.codecs.chain import TailedCodec
 from obscodec.codecs.formats.delta_rle import DeltaRle
 from obscodec.segments import Segments
 from obscodec.statuses import check
-from obscodec.streams import NO_VERSIONS, encode_patch, frame_room, read_blocks, runs_bound
-from obscodec.streams.references import encode_block
+from obscodec.streams import NO_VERSIONS, encode_patch, frame_scratch, read_blocks, runs_bound
+from obscodec.streams.reference_frames import encode_block
 from obscodec.varint import decode_varint, encode_varint
 
 GUARD = 0xA5
@@ -189,7 +189,7 @@ def test_some_frames_of_a_block_are_those_of_the_whole(game: str) -> None:
         targets = rng.permutation(len(places))
         rows = np.full((len(places), 84 * 84), GUARD, np.uint8)
         where = addresses, streams.lengths, references
-        check(read_blocks(starts, places, targets, rows, *where, -1, NO_VERSIONS, frame_room(84 * 84)))
+        check(read_blocks(starts, places, targets, rows, *where, -1, NO_VERSIONS, frame_scratch(84 * 84)))
         expected = played.reshape(-1, 16, 84 * 84)[np.repeat(np.arange(20), np.diff(starts)), places]
         assert np.array_equal(rows[targets], expected)
 
@@ -199,7 +199,7 @@ def test_a_reader_of_the_first_frames_does_not_look_behind_them() -> None:
     rows = np.zeros((1, 4), np.uint8)
     one = np.array([0, 1]), np.zeros(1, np.int64), np.zeros(1, np.int64), rows
     where = np.array([stream.ctypes.data]), np.array([len(stream)]), np.zeros((1, 4), np.uint8)
-    check(read_blocks(*one, *where, -1, NO_VERSIONS, frame_room(4)))
+    check(read_blocks(*one, *where, -1, NO_VERSIONS, frame_scratch(4)))
     assert rows.tolist() == [[5, 0, 0, 0]]
 
 
@@ -210,7 +210,7 @@ def test_frames_are_decoded_within_the_room_that_is_asked_for() -> None:
     stream = codec("delta-rle", Layout.of(block)).encode(block).stream
     rows, all_frames = np.zeros_like(block), np.empty(0, np.int64)
     where = np.array([stream.ctypes.data]), np.array([len(stream)]), np.zeros((1, 9), np.uint8)
-    room = fenced(len(frame_room(9)))
+    room = fenced(len(frame_scratch(9)))
     check(read_blocks(np.array([0, 12]), all_frames, all_frames, rows, *where, 12, NO_VERSIONS, room))
     assert np.array_equal(rows, block)
 

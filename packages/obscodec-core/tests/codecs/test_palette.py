@@ -11,7 +11,7 @@ from make_golden import tensors
 from obscodec import CorruptStream, Layout, SpecError, codec
 from obscodec.codecs import Codec
 from obscodec.codecs.formats.images.groups import DICTIONARY_NBYTES
-from obscodec.codecs.formats.images.palette.frame_reader import PLAIN, PRED
+from obscodec.codecs.formats.images.palette.decode import PLAIN, PRED
 from obscodec.segments import Segments
 from palette_reference import decode as plainly_decoded
 from test_pred import SIZES, STORAGE, decoded, encoded
@@ -90,7 +90,7 @@ def test_a_place_without_a_colour(n_channels: int, planar: bool, column: int, kn
 
 
 @pytest.mark.slow
-def test_a_plain_decoder_reads_damaged_narrow_tiles_the_same() -> None:
+def test_a_plain_decoder_reads_damaged_half_tiles_the_same() -> None:
     """Of images whose channels are in front, too."""
     x = images(0, 20, (2, 11, 12, 3))
     planar = np.ascontiguousarray(np.moveaxis(x, -1, 1))

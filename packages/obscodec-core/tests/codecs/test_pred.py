@@ -179,8 +179,8 @@ def moving(seed: int, shape: tuple[int, ...], dtype: str) -> npt.NDArray[np.gene
     return (frames + rng.integers(rng.choice([1, 3]), size=frames.shape)).astype(np.int64).astype(dtype)
 
 
-@pytest.mark.parametrize(("width", "is_narrow"), [(3, True), (4, True), (5, False), (8, False), (12, True)])
-def test_the_lower_group_of_a_narrow_tile_says_nothing(width: int, is_narrow: bool) -> None:
+@pytest.mark.parametrize(("width", "is_half"), [(3, True), (4, True), (5, False), (8, False), (12, True)])
+def test_the_lower_group_of_a_half_tile_says_nothing(width: int, is_half: bool) -> None:
     """Each residual of each group is -1, and each pixel is predicted by the one above it."""
     layout, n_tiles = Layout((8, width), np.uint8), -(-width // 8)
     stream = b"\1" + bytes(1) + b"\x11" * n_tiles + b"\xff" * 8 * n_tiles
@@ -188,12 +188,12 @@ def test_the_lower_group_of_a_narrow_tile_says_nothing(width: int, is_narrow: bo
     assert plainly_decoded(stream, layout, fast=True) == seen.tobytes()
     assert (seen == -np.arange(1, 9)[:, None] % 256).all()
     blank = stream[:-4] + bytes(4)  # the lower group of the last tile
-    assert (decoded(codec("pred:fast", layout), blank).tobytes() == seen.tobytes()) == is_narrow
+    assert (decoded(codec("pred:fast", layout), blank).tobytes() == seen.tobytes()) == is_half
     assert plainly_decoded(blank, layout, fast=True) == decoded(codec("pred:fast", layout), blank).tobytes()
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_a_plain_decoder_reads_damaged_narrow_tiles_the_same(spec: str) -> None:
+def test_a_plain_decoder_reads_damaged_half_tiles_the_same(spec: str) -> None:
     x = moving(0, (2, 11, 12, 3), "uint8")
     tested = codec(spec, Layout.of(x))
     n_read = 0

@@ -198,11 +198,11 @@ def test_watches_see_the_rows():
     array, other = arrays_of(store, 1)
     watches = [array.watch(), other.watch()]
     for watch in watches:
-        watch.take()
+        watch.drain()
     array[2] = np.ones((1, 3, 5, 4), np.uint8)
-    assert [watch.take().tolist() for watch in watches] == [[2], []]
+    assert [watch.drain().tolist() for watch in watches] == [[2], []]
     array.write_buffer.put_both(4, (array.ids, other.ids), *np.ones((2, 1, 3, 5, 4), np.uint8))
-    assert [watch.take().tolist() for watch in watches] == [[4], [4]]
+    assert [watch.drain().tolist() for watch in watches] == [[4], [4]]
 
 
 def test_threads_read_while_another_writes():

@@ -21,7 +21,7 @@ from obscodec.varint import decode_varint
 from targets import READ, SKIPPED, Make, Target, outcome_of
 
 MOST = 1 << 14  # bytes of an input, or of rows
-_fenced_rooms: dict[int, np.ndarray] = {}
+_fenced_scratch: dict[int, np.ndarray] = {}
 LAYOUTS = (
     Layout((300,), "|u1"), Layout((8, 40), "|u1"), Layout((5, 7), "<u2"), Layout((40, 3), "|b1"), Layout((6, 9), "<f4"),
     Layout((3, 11), "<i8"), Layout((0,), "|u1"), Layout((1,), "|u1"), Layout((), "<f8"), Layout((4, 700), "|u1"),
@@ -64,22 +64,22 @@ def items(layout: Layout, n: int, seed: int = 0) -> np.ndarray:
 def fence_scratch() -> None:
     """Have the kernels of this process work in scratch memory that is fenced, too."""
 
-    def frame_room(nbytes: int) -> np.ndarray:
-        if nbytes not in _fenced_rooms:
+    def frame_scratch(nbytes: int) -> np.ndarray:
+        if nbytes not in _fenced_scratch:
             n = original(nbytes).nbytes
-            _fenced_rooms[nbytes] = Fenced(n).rows(1, n)[0]
-        return _fenced_rooms[nbytes]
+            _fenced_scratch[nbytes] = Fenced(n).rows(1, n)[0]
+        return _fenced_scratch[nbytes]
 
-    def lz4_room(codec: Lz4, nbytes: int) -> tuple[np.ndarray, int, int, int]:
+    def lz4_scratch(codec: Lz4, nbytes: int) -> tuple[np.ndarray, int, int, int]:
         n, dictionary = len(codec.dictionary), np.frombuffer(codec.dictionary, np.uint8)
         memory = Fenced(n + nbytes).rows(1, n + nbytes)[0]
         memory[:n] = dictionary
         return memory, memory.ctypes.data + n, n, nbytes
 
-    original = streams.frame_room
-    patch_coder.frame_room = frame_room
-    import_module("obscodec.codecs.formats.delta_rle").frame_room = frame_room
-    Lz4._new_room = lz4_room
+    original = streams.frame_scratch
+    patch_coder.frame_scratch = frame_scratch
+    import_module("obscodec.codecs.formats.delta_rle").frame_scratch = frame_scratch
+    Lz4._new_scratch = lz4_scratch
 
 
 def _codecs(specs: tuple[str, ...], *, fitted: bool) -> list[Codec]:
@@ -207,7 +207,7 @@ class Blocks:
                 log = made.store.log
                 wanted = Wanted(np.array([0, len(places)]), places, np.arange(len(places)), rows)
                 blocks = Segments.packed(block, np.array([len(block)]))
-                log.coder.read(blocks, wanted, log.open.references[: log.open.n_references], 1)
+                log.coder.read(blocks, wanted, log.open.reference_frames[: log.open.n_reference_frames], 1)
         except CorruptStream as error:
             self._target.check(rows)
             return f"{which} {how >> 7} {outcome_of(error)} {int(np.count_nonzero(rows != 0xA5)).bit_length()}"

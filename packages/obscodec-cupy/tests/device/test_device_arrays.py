@@ -130,7 +130,7 @@ def test_many_first_frames_become_references(cuda):
     frames = np.concatenate([noise[:20], walk(10, SMALL), noise[:5] ^ 1, noise[20:]])
     ids = pair.replace(NOTHING, frames, np.arange(65))
     ids = np.append(ids, pair.replace(NOTHING, frames[::-1], np.arange(65)))
-    assert pair.stores[1].log.open.n_references == MAX_REFERENCES
+    assert pair.stores[1].log.open.n_reference_frames == MAX_REFERENCES
     pair.check(ids)
 
 

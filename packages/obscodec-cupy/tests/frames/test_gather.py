@@ -8,7 +8,7 @@ from atari_frames import frames
 from cuda_on_cpu.device import SimulatedDevice
 from mirrors import DeviceTables, gathered, launch
 from obscodec import FrameStack, FrameStore, Layout, SlotError
-from obscodec_cupy.codecs.codec import STATIC_NBYTES, frame_room
+from obscodec_cupy.codecs.codec import STATIC_NBYTES, frame_scratch
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.frames.gather import Gather, Source
 
@@ -149,7 +149,7 @@ def test_frames_are_in_shared_memory_as_long_as_they_fit(shared_kib: int) -> Non
     device.shared_nbytes = shared_kib << 10
     most = device.shared_nbytes - STATIC_NBYTES
     for nbytes in (1, most - 16, most - 15, most + 1):
-        shared_nbytes, scratch_nbytes = frame_room(device, nbytes)
+        shared_nbytes, scratch_nbytes = frame_scratch(device, nbytes)
         assert (shared_nbytes > 0) == (scratch_nbytes == 0) == (nbytes <= most - 15)
         assert shared_nbytes + STATIC_NBYTES <= device.shared_nbytes
         assert max(shared_nbytes, scratch_nbytes) == (nbytes + 15) // 16 * 16

@@ -11,7 +11,7 @@ from mirrors import DeviceTables, launch
 from obscodec import CorruptStream, FrameStack, FrameStore, Layout, SlotError
 from obscodec.segments import Segments
 from obscodec.statuses import check
-from obscodec.streams import frame_room, read_blocks
+from obscodec.streams import frame_scratch, read_blocks
 from obscodec.varint import encode_varint
 from obscodec_cupy.device import sources
 from obscodec_cupy.device.device import Device
@@ -33,7 +33,7 @@ class Reader:
         self.stream = DeviceTables(device, self.store).streams[1]
         stack = Layout((len(WANTED), *self.layout.shape), self.layout.dtype)
         self.gather = Gather(device, stack, N_FRAMES, frame_stack=FrameStack(len(WANTED)), codec=codec)
-        self.references = self.store.log.open.references[: self.store.log.open.n_references]
+        self.references = self.store.log.open.reference_frames[: self.store.log.open.n_reference_frames]
 
     def on_device(self, stream: bytes) -> tuple[str, np.ndarray]:
         """What is wrong, empty if nothing is; and the frames."""
@@ -59,12 +59,11 @@ class Reader:
         memory, row = np.frombuffer(stream, np.uint8), np.zeros((1, self.layout.nbytes), np.uint8)
         one = np.array([0, 1]), np.array([place]), np.zeros(1, np.int64), row
         try:
-            where = np.array([memory.ctypes.data]), np.array([len(stream)])
-            check(
-                read_blocks(
-                    *one, *where, self.references, -1, np.zeros((1, 3), np.int64), frame_room(self.references.shape[1])
-                )
+            where, scratch = (
+                (np.array([memory.ctypes.data]), np.array([len(stream)])),
+                frame_scratch(self.references.shape[1]),
             )
+            check(read_blocks(*one, *where, self.references, -1, np.zeros((1, 3), np.int64), scratch))
         except CorruptStream as error:
             return str(error), np.zeros_like(row[0])
         return "", row[0]

@@ -107,7 +107,7 @@ class Reader:
         row = np.zeros((1, self.layout.nbytes), np.uint8)
         wanted = Wanted(np.array([0, 1]), np.zeros(1, np.int64), np.zeros(1, np.int64), row)
         try:
-            self.coder.read_range(Segments.of([block]), wanted, self.store.log.open.references[:2])
+            self.coder.read_range(Segments.of([block]), wanted, self.store.log.open.reference_frames[:2])
         except CorruptStream as error:
             return str(error), bytes(self.layout.nbytes)
         return "", row.tobytes()

@@ -76,7 +76,7 @@ class DirectAdd:
                 *(obs.shape, next_obs.shape, action.shape, reward.shape, done.shape),
                 *(obs.dtype, next_obs.dtype, action.dtype, reward.dtype, done.dtype),
             )
-            if given != self._given and not self._takes(given):
+            if given != self._given and not self._accepts(given):
                 return False
             if self._keeps_timeouts:
                 truncated = [info.get("TimeLimit.truncated", False) for info in infos]
@@ -97,16 +97,16 @@ class DirectAdd:
         self._write_buffer.put_both(step, self._ids, obs, next_obs)
         return True
 
-    def _takes(self, given: tuple[Any, ...]) -> bool:
+    def _accepts(self, given: tuple[Any, ...]) -> bool:
         """Whether arguments of these types, shapes and dtypes need no other look."""
         types, (*of_obs, of_action, of_reward, of_done), dtypes = given[:5], given[5:10], given[10:]
-        takes = all(one is np.ndarray for one in types) and of_obs == [self._shape] * 2
-        takes &= of_reward == of_done == self._reward.shape
-        takes &= of_action in (self._action.shape, self._flat_action.shape)
-        takes &= all(dtype == self._dtype for dtype in dtypes[:2]) and all(x.kind in _NUMBERS for x in dtypes[2:])
-        if takes:
+        accepted = all(one is np.ndarray for one in types) and of_obs == [self._shape] * 2
+        accepted &= of_reward == of_done == self._reward.shape
+        accepted &= of_action in (self._action.shape, self._flat_action.shape)
+        accepted &= all(dtype == self._dtype for dtype in dtypes[:2]) and all(x.kind in _NUMBERS for x in dtypes[2:])
+        if accepted:
             self._given = given
-        return bool(takes)
+        return bool(accepted)
 
     def chosen(self, steps: Any, envs: Any) -> Callable[[], ReplayBufferSamples]:
         """Reads what SB3's ``_get_samples`` returns for rows and environments, ``i64[n]`` each, as they are now."""

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch as th
 from gymnasium import spaces
-from obscodec.buffers import Columns
+from obscodec.buffers import Rearranged
 from obscodec.segments import Ints
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -58,7 +58,7 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
         return drawing <= {HerReplayBuffer.__module__, CompressedReplayBuffer.__module__}
 
     def _check_ended(self) -> None:
-        Columns.refuse_running(np.flatnonzero(self._current_ep_start != self.pos))
+        Rearranged.refuse_running(np.flatnonzero(self._current_ep_start != self.pos))
 
     def _end(self, envs: Ints) -> None:
         running = envs[self._current_ep_start[envs] != self.pos]
@@ -66,7 +66,7 @@ class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
         for env in running:
             self._compute_episode_length(int(env))
 
-    def _take_out(self, env: int) -> None:
+    def _exclude(self, env: int) -> None:
         n = (self.pos - self._current_ep_start[env]) % self.buffer_size
         rows = np.arange(self.pos - n, self.pos) % self.buffer_size  # which can't be sampled before their episode ends
         self._current_ep_start[env] = self.pos

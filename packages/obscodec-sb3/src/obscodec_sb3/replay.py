@@ -12,7 +12,7 @@ import torch as th
 from gymnasium import spaces
 from obscodec.arguments import as_count, as_env
 from obscodec.arrays import OPEN_READ
-from obscodec.buffers import LOOK_EVERY, Columns
+from obscodec.buffers import LOOK_EVERY, Rearranged
 from obscodec.columns import Column
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.segments import Ints
@@ -24,9 +24,9 @@ from stable_baselines3.common.vec_env import VecNormalize
 from obscodec_sb3.assignable import as_actions, check_assignable, check_infos
 from obscodec_sb3.base import CompressedBuffer, Setting
 from obscodec_sb3.direct_add import DirectAdd
+from obscodec_sb3.excluded import Excluded, at_envs
 from obscodec_sb3.prefetcher import Prefetcher
 from obscodec_sb3.signatures import PrefetchKeywords
-from obscodec_sb3.taken_out import TakenOut, at_envs
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 _CHUNK = 1 << 12  # rows at a time, for the begin of an episode
@@ -93,7 +93,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _samples_directly = False
     _has_seams = False  # in ``timeouts``, which SB3 does not write
     _dropped = 0  # how many of the oldest rows are gone for want of bytes
-    _gone: TakenOut | None = None  # of several environments; of one, ``pos`` goes back
+    _gone: Excluded | None = None  # of several environments; of one, ``pos`` goes back
     _why_not_drop = "and this class samples in its own way, which could draw them"
     _found_anew: frozenset[str] = frozenset()  # arrays that _find_episodes fills
     _plain_names: tuple[str, ...] = ()  # of the arrays that are not compressed, known from the first step on
@@ -110,7 +110,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         stock: Any = super()
         self._draws_from_all = stock.sample.__func__ is ReplayBuffer.sample
         self._leaves_oldest_out = optimized and self._draws_from_all
-        self._ahead = Prefetcher()
+        self._prefetcher = Prefetcher()
 
     if TYPE_CHECKING:  # what the constructors of this class and of SB3's take together
 
@@ -214,10 +214,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         with self._lock:
             super().reset()
             self._dropped, self._gone = 0, None
-            self._ahead.clear()
+            self._prefetcher.clear()
 
     def drop_episode(self, env: int | None = None) -> None:
-        """Take the running episode of an environment out, such as that of a simulator that has crashed.
+        """Drop the running episode of an environment, such as one whose simulator has crashed.
 
         Its transitions are not sampled any more. The next transition begins an episode. Nothing happens if no episode
         is running. Samples are uniform among the transitions that are left; with several environments, SB3 would draw
@@ -234,10 +234,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         env = as_env(env, self.n_envs)
         self._lock.refuse_nested()
         with self._lock:
-            self._take_out(env)
-            self._ahead.clear()
+            self._exclude(env)
+            self._prefetcher.clear()
 
-    def _take_out(self, env: int) -> None:
+    def _exclude(self, env: int) -> None:
         n = self._n_running(env)
         reads_alone = self.n_envs == 1 or type(self)._get_samples is CompressedReplayBuffer._get_samples
         if (self.full or self.n_envs > 1) and n and not (self._can_drop and reads_alone):
@@ -246,7 +246,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if self.n_envs > 1:
             rows = np.arange(first, first + n) % self.buffer_size
             before = [self._gone.cells] if self._gone else []
-            self._gone = TakenOut.of(np.concatenate([*before, rows * self.n_envs + env]), self.n_envs)
+            self._gone = Excluded.of(np.concatenate([*before, rows * self.n_envs + env]), self.n_envs)
             self._arrays.drop((rows, np.full(n, env)))
             return
         # In a full buffer, the rows of the episode are the oldest ones now, which are gone. Both change in one step.
@@ -282,12 +282,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         n_envs = as_count("n_envs", n_envs)
         with self._lock:
             self._check_ended()
-            columns = Columns.of(self.size(), self.n_envs, n_envs, self.buffer_size * self.n_envs, self._scan)
-            rows = (columns.steps + self.pos - self.size()) % self.buffer_size
-            numbers, observations = columns.numbers(rows, self.n_envs), self._arrays.state(self._n_rows)
-            others = self._in_columns(numbers)
+            rearranged = Rearranged.of(self.size(), self.n_envs, n_envs, self.buffer_size * self.n_envs, self._scan)
+            rows = (rearranged.steps + self.pos - self.size()) % self.buffer_size
+            numbers, observations = rearranged.numbers(rows, self.n_envs), self._arrays.state(self._n_rows)
+            others = self._rearranged(numbers)
         made = self._empty_for(n_envs)
-        made._arrays.restore_columns(observations, numbers)
+        made._arrays.restore_rearranged(observations, numbers)
         n_rows = len(numbers)
         for name, items in others.items():
             vars(made)[name][:n_rows] = items
@@ -296,18 +296,18 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             if isinstance(value, (bool, int, float)) and not name.startswith("_") and name not in of_envs:
                 vars(made)[name] = value  # which the class counts
         made.full, made.pos = n_rows == made.buffer_size, n_rows % made.buffer_size
-        cut = np.nonzero(columns.ends & ~made._ended(slice(n_rows), slice(None)))
+        cut = np.nonzero(rearranged.ends & ~made._ended(slice(n_rows), slice(None)))
         made._has_seams = self._has_seams
         made._truncate(*cut)
         made._find_episodes(n_rows)
-        columns.warn()
+        rearranged.warn()
         return made
 
     def _check_ended(self) -> None:
         if self.size():
             last = np.array([self.pos - 1]) % self.buffer_size
-            running = ~(self._ended(last, slice(None)) | self._are_taken_out(last))[0]
-            Columns.refuse_running(np.flatnonzero(running))
+            running = ~(self._ended(last, slice(None)) | self._are_excluded(last))[0]
+            Rearranged.refuse_running(np.flatnonzero(running))
 
     def _scan(self, steps: Ints) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Whether an episode ends with steps, ``bool[n, n_envs]``, and whether they are sampled; 0 is the oldest."""
@@ -317,13 +317,13 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
 
     def _are_sampled(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """``bool[n, n_envs]``: whether transitions in some rows are ever sampled."""
-        return ~self._are_taken_out(rows)
+        return ~self._are_excluded(rows)
 
-    def _are_taken_out(self, rows: Ints) -> npt.NDArray[np.bool_]:
+    def _are_excluded(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """``bool[n, n_envs]``: whether transitions in some rows were taken out."""
         return self._gone.are_in(rows) if self._gone else np.zeros((len(rows), self.n_envs), np.bool_)
 
-    def _in_columns(self, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
+    def _rearranged(self, numbers: Ints) -> dict[str, npt.NDArray[Any]]:
         """The arrays that are no observations, for other environments."""
         moved = {}
         for name, array in vars(self).items():
@@ -334,7 +334,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
                     f"{name} of this {type(self).__name__} has the shape {array.shape}, and only arrays of buffer_size "
                     f"and n_envs, {(self.buffer_size, self.n_envs)}, can be laid out for other environments"
                 )
-            moved[name] = Columns.taken(array[: self._n_rows], numbers)
+            moved[name] = Rearranged.picked(array[: self._n_rows], numbers)
         return moved
 
     def _empty_for(self, n_envs: int) -> Self:
@@ -360,7 +360,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         newest = (self.pos - 1 - np.arange(self.size())) % self.buffer_size
         for begin in range(0, len(newest), _CHUNK):
             rows = newest[begin : begin + _CHUNK]
-            ended = np.flatnonzero(self._ended(rows, env) | self._are_taken_out(rows)[:, env])
+            ended = np.flatnonzero(self._ended(rows, env) | self._are_excluded(rows)[:, env])
             if len(ended):
                 return begin + int(ended[0])
         return len(newest)
@@ -369,7 +369,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         last = (self.pos - 1) % self.buffer_size
         # By ``dones``, if they are written: an interrupted call may have written ``timeouts`` alone.
         ended = self.dones[last, envs] != 0 if self.handle_timeout_termination else self._ended(last, envs)
-        running = envs[~(ended | self._are_taken_out(np.array([last]))[0, envs])] if self.size() else envs[:0]
+        running = envs[~(ended | self._are_excluded(np.array([last]))[0, envs])] if self.size() else envs[:0]
         if len(running):
             self._truncate(last, running)
 
@@ -408,7 +408,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         if self._prefetch and env is None:
             stream = self.device.type == "cuda" and th.cuda.current_stream(self.device)  # a GPU decodes on it
             draw = partial(self._deferred, partial(self._draw, batch_size))
-            return self._ahead.next((batch_size, stream), draw).result
+            return self._prefetcher.next((batch_size, stream), draw).result
         if env is not None or not self._draws_ahead:
             sampled = self._draw(batch_size, env)
             return lambda: sampled
@@ -456,7 +456,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         self._dropped = number_of(state, "dropped", 0, self._n_rows)
         gone = array_of(state, "gone", np.int64, (None,))
         check_range("gone", gone, 0, self._n_rows * self.n_envs - 1)
-        self._gone = TakenOut.of(gone, self.n_envs)
+        self._gone = Excluded.of(gone, self.n_envs)
         self._has_seams = not self.handle_timeout_termination and bool(np.any(self.timeouts[: self._n_rows]))
 
     @property
@@ -520,7 +520,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         """How many of the oldest rows are not sampled, as SB3 does when it optimizes its memory usage."""
         return int(self._leaves_oldest_out and self.full and not self._dropped)
 
-    def _draw_left(self, batch_size: int, gone: TakenOut) -> tuple[Ints, Ints]:
+    def _draw_left(self, batch_size: int, gone: Excluded) -> tuple[Ints, Ints]:
         """Random rows and environments, ``i64[batch_size]`` each, of all transitions that were not taken out."""
         rows = range(self.pos - self.size() + self._n_skipped, self.pos)
         return gone.draw_others(batch_size, rows, self.buffer_size)

@@ -98,9 +98,9 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
     def get(self, *args: Any, **kwargs: Any) -> Generator[Any]:
         """All steps of the rollout in random order, in minibatches; see SB3's ``get``."""
         minibatches = super().get(*args, **kwargs)
-        return self._read_ahead(minibatches) if self._prefetch else minibatches
+        return self._prefetched(minibatches) if self._prefetch else minibatches
 
-    def _read_ahead(self, minibatches: Generator[Any]) -> Generator[Any]:
+    def _prefetched(self, minibatches: Generator[Any]) -> Generator[Any]:
         """Each minibatch, while the next one is decoded in the background."""
         following = self._drawn(minibatches)
         while following is not None:

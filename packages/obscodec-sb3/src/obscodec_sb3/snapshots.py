@@ -30,7 +30,7 @@ _A_FOLDER = "a folder, such as 'checkpoints'"
 
 
 class SnapshotCallback(CheckpointCallback):
-    """SB3's ``CheckpointCallback`` with the replay buffer, of which it writes only what is new.
+    """SB3's ``CheckpointCallback``, which writes of the replay buffer only what is new.
 
     At each checkpoint it saves the model, VecNormalize if there is one, and a generation of the buffer, whose number is
     that of the steps. The training stops for some milliseconds besides saving the model: a thread in the background

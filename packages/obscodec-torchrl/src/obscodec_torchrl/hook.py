@@ -65,7 +65,7 @@ class SnapshotHook(TrainerHookBase):  # type: ignore[misc]
         self._trainer: Any = None  # until register
 
     def register(self, trainer: Trainer, name: str = "snapshot") -> None:
-        """Have the trainer call this hook after the optimization of each iteration, before it may save itself."""
+        """Let the trainer call this hook after the optimization of each iteration, before it may save itself."""
         self._trainer = trainer
         trainer.register_op("post_steps", self)
         trainer.register_op("shutdown", self.finish)

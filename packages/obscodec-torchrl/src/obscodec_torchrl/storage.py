@@ -323,14 +323,14 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             if len(self):
                 last = self._last_cursor_index
                 row = self._len_along_dim0 - 1 if last is None else last
-                end_episodes(self, row, as_envs(envs, self.n_columns))
+                end_episodes(self, row, as_envs(envs, self.n_per_row))
 
     def note_loaded(self) -> None:
         """Remember that the next item begins an episode, unless those that were running go on."""
         self._is_loaded = bool(len(self)) and not self.continue_episodes
 
     @property
-    def n_columns(self) -> int:
+    def n_per_row(self) -> int:
         """How many items there are in a row."""
         return math.prod(self._total_shape[1:]) if self.initialized else 1
 

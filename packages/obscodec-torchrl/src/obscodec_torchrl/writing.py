@@ -160,4 +160,4 @@ def end_loaded_episodes(storage: LazyTensorStorage, cursor: Any) -> None:
     if n_rows and in_time:
         if last is None:
             last = (int(torch.as_tensor(cursor).reshape(-1)[0]) - 1) % n_rows
-        end_episodes(storage, min(last, n_rows - 1), np.arange(storage.n_columns))
+        end_episodes(storage, min(last, n_rows - 1), np.arange(storage.n_per_row))

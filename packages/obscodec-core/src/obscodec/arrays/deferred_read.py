@@ -34,7 +34,7 @@ class Selection(NamedTuple):
 
 
 class DeferredRead:
-    """A read of compressed arrays whose tensors are decoded with one call for each store.
+    """A read of compressed arrays that decodes their tensors with one call for each store.
 
     The constructor calls a function. While it runs, indexing a :class:`TensorArray` returns a :class:`Selection`; the
     function may pass it on, not look inside. So code for ndarrays runs unchanged, and each frame is decoded once,

@@ -16,7 +16,7 @@ class DirtyRows:
     """Collects the changed rows of an array of ``n_rows``, at first all. Safe to use from several threads.
 
     Attributes:
-        has_changed: whether :meth:`take` would return any row.
+        has_changed: whether :meth:`drain` would return any row.
     """
 
     def __init__(self, n_rows: int) -> None:
@@ -42,7 +42,7 @@ class DirtyRows:
             else:
                 self._rows.update(row % self._n_rows for row in rows)
 
-    def take(self) -> Ints:
+    def drain(self) -> Ints:
         """``i64[n]``, rising: the rows that have changed since the last call."""
         with self._lock:
             rows = np.arange(self._n_rows) if self._rows is None else np.array(sorted(self._rows), np.int64)

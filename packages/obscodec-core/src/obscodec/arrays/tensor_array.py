@@ -278,7 +278,7 @@ class TensorArray:
         return decoded if dtype is None else decoded.astype(dtype, copy=False)
 
     def arguments(self) -> State:
-        """What :meth:`from_arguments` takes for an equal array of zeros; a view's are those of an array."""
+        """The arguments of :meth:`from_arguments` for an equal array of zeros; a view has those of an array."""
         buffer = self.write_buffer
         waiting = None if buffer is None else {"n_envs": buffer.n_envs, "min_rows": buffer.min_rows}
         ids = {"shape": [*self._ids.shape], "bits": 8 * self._ids.itemsize}

@@ -4,13 +4,13 @@ Steps, episodes, capacity and memory limits are decided here. A buffer never kno
 """
 
 from obscodec.buffers.array_set import ArraySet
-from obscodec.buffers.columns import Columns
 from obscodec.buffers.drawing import Prioritized
 from obscodec.buffers.estimates import estimate
 from obscodec.buffers.exploration import leaves, random_steps
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
+from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.ring import RingBuffer
 
 __all__ = [
@@ -20,10 +20,10 @@ __all__ = [
     "ArraySet",
     "BufferKeywords",
     "BufferOptions",
-    "Columns",
     "Field",
     "Memory",
     "Prioritized",
+    "Rearranged",
     "RingBuffer",
     "estimate",
     "leaves",

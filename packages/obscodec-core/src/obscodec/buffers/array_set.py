@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import Index, TensorArray, WriteBuffer
-from obscodec.buffers.columns import Columns, again
 from obscodec.buffers.field import Array, Field, check_fields, is_among, no_field
+from obscodec.buffers.rearranged import Rearranged, again
 from obscodec.devices import from_device
 from obscodec.errors import CorruptStream, LayoutError, ObscodecError, SpecError
 from obscodec.layout import ArrayLike
@@ -181,16 +181,15 @@ class ArraySet:
             items[rows] = array_of(of, "items", items.dtype, (len(rows), *items.shape[1:]))
         self.n_samples, self.sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
 
-    def restore_columns(self, state: State, numbers: Ints) -> None:
+    def restore_rearranged(self, state: State, numbers: Ints) -> None:
         """Fill the arrays, which are new, with the steps of other environments.
 
         Only a step that has a second place is decoded, and stored once more; the ids of the others move. ``state`` is
-        of arrays with another number of environments, ``numbers`` are those of ``Columns.numbers``, of the rows of the
-        state.
+        of arrays with another number of environments, ``numbers`` are ``Rearranged.numbers`` of the rows of the state.
         """
         arrays, repeated = part_of(state, "arrays", list), again(numbers)
         once = np.where(repeated, -1, numbers)  # a place owns its reference
-        items = [Columns.taken(of["items"], once if self.stores[of["field"]] else numbers) for of in arrays]
+        items = [Rearranged.picked(of["items"], once if self.stores[of["field"]] else numbers) for of in arrays]
         filled = [{**of, "items": of_array} for of, of_array in zip(arrays, items, strict=True)]
         self.restore({**state, "arrays": filled}, np.arange(len(numbers)))
         for of, array in zip(arrays, self._arrays.values(), strict=True):

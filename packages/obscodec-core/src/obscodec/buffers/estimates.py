@@ -1,4 +1,4 @@
-"""Estimate: what a buffer of an environment will take, before the training begins."""
+"""Estimate: the memory that a buffer of an environment will take, before the training begins."""
 
 from __future__ import annotations
 

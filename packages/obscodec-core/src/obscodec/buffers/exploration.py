@@ -1,4 +1,4 @@
-"""Steps of an environment, for whoever wants to know how its data compress."""
+"""Steps of an environment, to measure how its data compress."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def n_envs_of(env: object) -> int:
 
 
 def random_steps(env: Any, n: int, seed: int | None = 0) -> Iterator[dict[str, Array]]:
-    """``n`` steps with random actions, or of random observations if there is only a space; ``seed`` is of both.
+    """``n`` steps with random actions; of a space alone, ``n`` random observations. ``seed`` seeds both.
 
     Yields:
         For each step the arrays ``[n_envs, *shape]`` of a transition, by name. A dictionary or a tuple of observations

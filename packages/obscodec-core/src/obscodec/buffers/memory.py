@@ -1,4 +1,4 @@
-"""Memory: keeps the memory of a buffer within a limit, and warns if the full buffer will need more than there is."""
+"""Memory: keeps the memory of a buffer within a limit, and warns if the full buffer will not fit into the machine."""
 
 import math
 import os
@@ -21,7 +21,7 @@ _UNITS = (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")
 
 
 class Memory:
-    """Frees memory when a buffer takes more than a limit, and says once what the full buffer will take.
+    """Frees memory when a buffer takes more than a limit, and warns once if the full buffer will not fit.
 
     With a folder, the oldest blocks of its stores move to files there; else the oldest steps are dropped, some at a
     time. It looks ahead after 16 steps, and whenever their number has doubled: a buffer whose codec is ``"auto"`` has
@@ -96,7 +96,7 @@ class Memory:
         stats: Callable[[], BufferStats],
         drop: Callable[[int], None],
     ) -> None:
-        """Free memory until a buffer is within its limit, and look what the full one will take.
+        """Free memory until a buffer is within its limit, and forecast what the full one will take.
 
         The functions tell its number of steps, memory and statistics; ``drop`` drops so many steps, the oldest.
 
@@ -126,7 +126,7 @@ class Memory:
                     "what it has not compressed yet: allow some MB more for each compressed field"
                 )
         if n_steps() >= self._next_forecast:
-            self._look_ahead(n_steps(), stats)
+            self._forecast(n_steps(), stats)
             self.next_look = self._next_forecast if limit is None else 0
 
     def stats(self, stats: BufferStats, n_steps: int, memory_bytes: int) -> BufferStats:
@@ -140,7 +140,7 @@ class Memory:
         n_fit = n_steps * self.max_bytes // max(memory_bytes, 1) if self.drops_steps else None
         return replace(stats, n_steps=n_steps, steps_that_fit=n_fit)
 
-    def _look_ahead(self, n_steps: int, stats: Callable[[], BufferStats]) -> None:
+    def _forecast(self, n_steps: int, stats: Callable[[], BufferStats]) -> None:
         """Warn if a buffer, which has so many steps now, is about to take more memory than there is."""
         self._next_forecast = 2 * n_steps if 2 * n_steps < self.capacity else math.inf
         if self.capacity <= LOOK_EVERY:

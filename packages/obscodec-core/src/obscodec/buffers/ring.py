@@ -15,10 +15,10 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, check_kind, kind_of, says_arguments
 from obscodec.arrays import Index
 from obscodec.buffers.array_set import ArraySet
-from obscodec.buffers.columns import Columns
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
 from obscodec.buffers.field import Array, Field, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
+from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.step_drawer import StepDrawer
 from obscodec.buffers.step_reader import Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
@@ -322,19 +322,19 @@ class RingBuffer:
         capacity = -(-self.capacity * self.n_envs // n_envs)
         with self._lock:
             span, envs = self._span, np.arange(self.n_envs if len(self) else 0)
-            Columns.refuse_running(envs[~self._reader.ends(span, np.full(len(envs), span.n - 1), envs)])
+            Rearranged.refuse_running(envs[~self._reader.ends(span, np.full(len(envs), span.n - 1), envs)])
             size, scan = (span.n, self.n_envs, n_envs, capacity), partial(self._reader.scan, span)
             in_stack = partial(self._reader.n_inside, span, self._n_before + 1)
-            columns = Columns.of(*size, scan, lambda steps, envs: in_stack(steps, envs) - 1, self._n_before)
-            numbers, ends = columns.numbers(self._reader.rows(span, columns.steps), self.n_envs), columns.ends
-            ends |= span.seams.are_ends(span.indices(columns.steps, columns.envs))
+            rearranged = Rearranged.of(*size, scan, lambda steps, envs: in_stack(steps, envs) - 1, self._n_before)
+            numbers, ends = rearranged.numbers(self._reader.rows(span, rearranged.steps), self.n_envs), rearranged.ends
+            ends |= span.seams.are_ends(span.indices(rearranged.steps, rearranged.envs))
             state, arguments = self.state(), self.arguments()
         arguments |= {"n_envs": n_envs, "capacity": capacity, "spill": self._memory.folder}
         made = self.from_arguments(arguments)
-        made._set.restore_columns(state["arrays"], numbers)
-        made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~columns.drawn))
+        made._set.restore_rearranged(state["arrays"], numbers)
+        made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~rearranged.drawn))
         made._n_appended = len(ends)
-        columns.warn()
+        rearranged.warn()
         return made
 
     @says_memory_error

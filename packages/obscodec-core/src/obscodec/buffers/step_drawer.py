@@ -84,7 +84,7 @@ class StepDrawer:
         starts: npt.ArrayLike | None,
         p: npt.ArrayLike | Prioritized | None,
     ) -> tuple[Ints, Ints, Bools, Ints]:
-        """Random sequences; see ``RingBuffer.sequences``, whose ``overlap`` is ``length - stride``.
+        """Random sequences, see ``RingBuffer.sequences``; its ``overlap`` is ``length - stride``.
 
         Returns steps and their environments, ``i64[batch, burn_in + length]`` both, which of them are real, and the
         indices where sequences begin.

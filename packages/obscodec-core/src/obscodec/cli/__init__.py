@@ -9,7 +9,7 @@ from obscodec.installing import install_command
 
 
 def main() -> None:
-    """Run the command; says what to install if that is missing."""
+    """Run the command; if a package is missing, print what to install."""
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401

@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from obscodec.cli.doctor import doctor, narrow_table
+from obscodec.cli.doctor import compact_table, doctor
 from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
 from obscodec.snapshots import GenerationReport, find_snapshot, folder_nbytes, inspect_snapshot
@@ -22,7 +22,7 @@ _MOST_DAMAGE = 20  # texts to print for a generation
 
 @app.command()
 def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) -> None:
-    """Print what is in a snapshot: generations, steps, fields, codecs, sizes, and what is damaged. Reads every byte.
+    """Print the content of a snapshot: generations, steps, fields, codecs, sizes and damage. Reads every byte.
 
     Exit code 1 if something is damaged, 2 if there is no snapshot.
     """
@@ -37,7 +37,7 @@ def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) ->
     out.print(_generations(reports))
     last = reports[-1]
     if last.kind:
-        out.print(f"\n{escape(_contents(last))}", soft_wrap=True, highlight=False)
+        out.print(f"\n{escape(_described(last))}", soft_wrap=True, highlight=False)
     if last.fields:
         out.print(_fields(last))
     for report in reports:
@@ -55,7 +55,7 @@ def warm(
         int | None, typer.Option(min=1, help="How many compile; each usable processor if left out.")
     ] = None,
 ) -> None:
-    """Compile the kernels ahead, so that no later process waits for them. Prints the folder that keeps them.
+    """Compile all kernels now, so that no later process waits for them. Prints the folder that keeps them.
 
     Exit code 1 if numba can write no folder to keep them in.
     """
@@ -63,7 +63,7 @@ def warm(
 
 
 def _generations(reports: list[GenerationReport]) -> Table:
-    table = narrow_table("generation", "class", "written by", "bytes", "checksums", right=("generation", "bytes"))
+    table = compact_table("generation", "class", "written by", "bytes", "checksums", right=("generation", "bytes"))
     for report in reports:
         places = "1 place" if len(report.damage) == 1 else f"{len(report.damage)} places"
         checked = f"[red]{places} damaged" if report.damage else "[green]ok"
@@ -72,7 +72,7 @@ def _generations(reports: list[GenerationReport]) -> Table:
     return table
 
 
-def _contents(report: GenerationReport) -> str:
+def _described(report: GenerationReport) -> str:
     """What a generation has, and what the buffer was made with."""
     counts = "" if report.n_steps is None else f", {report.n_steps:,} steps"
     envs = f" of each of {report.n_envs:,} environments" if counts and (report.n_envs or 1) > 1 else ""
@@ -82,7 +82,7 @@ def _contents(report: GenerationReport) -> str:
 
 
 def _fields(report: GenerationReport) -> Table:
-    table = narrow_table("field", "item", "codec", "bytes", right=("bytes",))
+    table = compact_table("field", "item", "codec", "bytes", right=("bytes",))
     for field in report.fields:
         table.add_row(*map(escape, (field.name, field.item, field.codec or "none")), f"{field.nbytes:,}")
     table.add_row("all else", "", "", f"{report.other_nbytes:,}")

@@ -21,7 +21,7 @@ class Lz4Encoder(NamedTuple):
     """What a kernel encodes LZ4 blocks with; no other call uses it meanwhile.
 
     Attributes:
-        room: ``u8[dictionary_nbytes + nbytes + 8]``, which begins with the dictionary.
+        scratch: ``u8[dictionary_nbytes + nbytes + 8]``, which begins with the dictionary.
         dictionary_nbytes: the bytes of the dictionary.
         heads: see ``streams.lz4``, as the next two.
         recent: ``i32[N_HEADS]``.
@@ -29,7 +29,7 @@ class Lz4Encoder(NamedTuple):
         n_attempts: how many earlier positions each position is compared with.
     """
 
-    room: Bytes
+    scratch: Bytes
     dictionary_nbytes: int
     heads: npt.NDArray[np.int32]
     recent: npt.NDArray[np.int32]
@@ -61,7 +61,7 @@ class BytesCodec(Codec):
             CorruptStream: the stream can't be read.
         """
 
-    def lz4_room(self, nbytes: int) -> tuple[Bytes, int, int, int] | None:
+    def lz4_scratch(self, nbytes: int) -> tuple[Bytes, int, int, int] | None:
         """Memory of this thread for kernels that decode ``nbytes`` bytes or less; None if streams are no LZ4 blocks.
 
         Returns memory that begins with the dictionary, the address behind that, its bytes, and ``nbytes``.

@@ -102,7 +102,7 @@ def new_codec(spec: str, layout: Layout) -> Codec:
 
 
 def check_codec(spec: str) -> None:
-    """Refuse what :func:`new_codec` refuses for any layout: names, the order of stages, levels of codecs of bytes."""
+    """Refuse what :func:`new_codec` refuses for any layout: names, the order of stages, levels."""
     for stage, kind in _loaded(spec):
         if issubclass(kind, BytesCodec):
             kind.from_args(_ANY, stage.args)

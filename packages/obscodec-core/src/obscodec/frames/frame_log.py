@@ -9,7 +9,7 @@ import numpy.typing as npt
 from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, Wanted
-from obscodec.frames.kernels import sequences as column
+from obscodec.frames.kernels import sequences as field
 from obscodec.frames.kernels.append import announce, append_frames
 from obscodec.frames.kernels.counts import (
     N_DEAD,
@@ -309,7 +309,7 @@ class FrameLog:
         """
         with self.lock:
             found, streams = self._find(ids)
-            references = self.open.references[: self.open.n_references]
+            references = self.open.reference_frames[: self.open.n_reference_frames]
             self._reading = ref(reading := self._reading() or _Reading())
         n, n_blocks = len(rows), len(streams)
         wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
@@ -320,7 +320,7 @@ class FrameLog:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
         stacks, content = self.stacks, np.empty(_ROOM, np.uint8)
         found = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64)
-        entries, memories, bases = self.heap.snapshot()
+        entries, memories, bases = self.heap.tables_now()
         while True:
             tables = self.tables.arrays, stacks.tables, entries, bases, self.open.rows, *self.open.queues
             n, value = find_frames(ids, self.block_frames, *tables, len(memories), content, found)
@@ -372,7 +372,7 @@ class FrameLog:
             self.seal()
             if not self.open.queue.is_open:
                 self._sealer.alone(int(self.open.blocks[sequence]), self.tables.versions)
-                self.open.rows[sequence, column.QUEUED] = 1
+                self.open.rows[sequence, field.QUEUED] = 1
         self._make_room(1)
         self.open.add_sequences(sequence + 1)
 
@@ -445,7 +445,7 @@ class FrameLog:
             self.open.restore(part_of(state, "open", dict))
             if self.stacks.depth > 1:
                 self.stacks.restore(part_of(state, "stacks", dict), n_ids)
-            recent = [row[column.RECENT_IDS :][: row[column.N_RECENT]] for row in self.open.rows]
+            recent = [row[field.RECENT_IDS :][: row[field.N_RECENT]] for row in self.open.rows]
             opened = self.open.blocks[self.open.blocks != 0]
             recent_ids = np.concatenate([np.empty(0, np.int64), *recent])
             free = array_of(state, "free", np.int32, (None,))

@@ -13,7 +13,7 @@ from obscodec.layout import Rows
 from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments, joined
 from obscodec.statuses import check
-from obscodec.streams import NO_VERSIONS, encode_block, frame_room, read_blocks, runs_bound
+from obscodec.streams import NO_VERSIONS, encode_block, frame_scratch, read_blocks, runs_bound
 from obscodec.varint import decode_varint, encode_varint
 
 PATCHES = "delta-rle"
@@ -63,18 +63,18 @@ class PatchCoder(BlockCoder[BytesCodec]):
         addresses = streams.addresses()
         if not streams.lengths.all():
             addresses = np.where(streams.lengths, addresses, 0)
-        frame = frame_room(wanted.rows.shape[1])
+        frame = frame_scratch(wanted.rows.shape[1])
         check(read_blocks(*wanted, addresses, streams.lengths, references, -1, table, frame))
 
     def _lz4_table(self) -> Ints | None:
         """Where the kernel decodes blocks of each version in this thread, see ``read_blocks``; None if it can't."""
         codecs = self.codecs
         if getattr(self._local, "codecs", None) is not codecs:
-            rooms = {version: codec.lz4_room(self._bound) for version, codec in codecs.items()}
-            table = np.zeros((1 + max(rooms, default=0), 3), np.int64)
-            for version, room in rooms.items():
-                table[version] = room[1:] if room else 0
-            self._local.rooms, self._local.table = rooms, None if None in rooms.values() else table
+            scratch = {version: codec.lz4_scratch(self._bound) for version, codec in codecs.items()}
+            table = np.zeros((1 + max(scratch, default=0), 3), np.int64)
+            for version, one in scratch.items():
+                table[version] = one[1:] if one else 0
+            self._local.scratch, self._local.table = scratch, None if None in scratch.values() else table
             self._local.codecs = codecs
         table_or_none: Ints | None = self._local.table
         return table_or_none

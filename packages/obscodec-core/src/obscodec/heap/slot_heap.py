@@ -155,7 +155,7 @@ class SlotHeap:
             addresses = self._log.addresses[chunks] + offsets
             return Segments.located(self._log.memories, chunks, offsets, lengths, addresses)
 
-    def snapshot(self) -> tuple[npt.NDArray[np.uint32], tuple[Bytes, ...], Ints]:
+    def tables_now(self) -> tuple[npt.NDArray[np.uint32], tuple[Bytes, ...], Ints]:
         """For kernels that find many streams.
 
         Returns:
@@ -166,7 +166,7 @@ class SlotHeap:
             return self._table.entries, self._log.memories, self._log.addresses
 
     def check_files(self, chunks: Ints) -> None:
-        """Before streams of some chunks are read that :meth:`snapshot` has told of: see ``ChunkLog.check_files``."""
+        """Before streams of some chunks are read that :meth:`tables_now` has told of: see ``ChunkLog.check_files``."""
         if self._log.mapped:
             self._log.check_files(set(chunks.tolist()))
 

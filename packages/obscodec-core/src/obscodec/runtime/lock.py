@@ -97,8 +97,8 @@ class _Fork(threading.local):
         self._own: list[Any] = []  # locks that a call has which is interrupted by a fork in this thread
         self._others: list[Any] = []
 
-    def take_all(self) -> None:
-        """Take all locks; none as long as this thread waits for one that it can't have.
+    def acquire_all(self) -> None:
+        """Acquire all locks; none as long as this thread waits for one that it can't have.
 
         So whatever the others hold, they go on after a moment. A thread that had a lock of its own before, as in a
         signal handler, gives up after a second: somebody else may wait for this lock.
@@ -114,7 +114,7 @@ class _Fork(threading.local):
             wait_s *= 2
 
     def release_all(self) -> None:
-        """Release what :meth:`take_all` took."""
+        """Release what :meth:`acquire_all` acquired."""
         for lock in self._others:
             if lock._is_owned():
                 lock.release()
@@ -129,4 +129,4 @@ class _Fork(threading.local):
 
 if hasattr(os, "register_at_fork"):
     _fork: Final = _Fork()
-    os.register_at_fork(before=_fork.take_all, after_in_parent=_fork.release_all, after_in_child=_fork.renew_all)
+    os.register_at_fork(before=_fork.acquire_all, after_in_parent=_fork.release_all, after_in_child=_fork.renew_all)

@@ -43,13 +43,13 @@ def over_ranges(work: Callable[[int, int], None], n: int, threads: int) -> None:
     bounds = [n * i // threads for i in range(threads + 1)]
     ranges = [*pairwise(bounds)]
     errors: list[Exception] = []
-    jobs = [Job(partial(_take, work, ranges, errors)) for _ in range(threads - 1)]
+    jobs = [Job(partial(_work_off, work, ranges, errors)) for _ in range(threads - 1)]
     try:
         try:
             with suppress(RuntimeError):  # the system has no thread left
                 for helper, job in zip(_helpers(), jobs, strict=False):
                     helper.put(job)
-            _take(work, ranges, errors)
+            _work_off(work, ranges, errors)
         finally:
             ranges.clear()
             _wait(jobs)
@@ -61,7 +61,7 @@ def over_ranges(work: Callable[[int, int], None], n: int, threads: int) -> None:
         raise errors[0]
 
 
-def _take(work: Callable[[int, int], None], ranges: list[tuple[int, int]], errors: list[Exception]) -> None:
+def _work_off(work: Callable[[int, int], None], ranges: list[tuple[int, int]], errors: list[Exception]) -> None:
     """Work on one range after the other, until there is none."""
     while True:
         try:

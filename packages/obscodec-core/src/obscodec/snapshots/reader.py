@@ -29,7 +29,7 @@ _NO_SALVAGE: Final = "nothing of this generation can be salvaged without it"
 
 
 class DamagedStreams(SnapshotError):
-    """Streams are damaged, of which the others can be salvaged."""
+    """Some streams are damaged; the others can be salvaged."""
 
 
 class Reader:
@@ -39,43 +39,44 @@ class Reader:
         self._folder, self._manifest, self._on_damage = folder, manifest, on_damage
         self._with_damage = set[int]()  # numbers of files
         segments = manifest["segments"]
-        self._files = [None if of is None else SegmentFile(of["file"], of["nbytes"], of["number"]) for of in segments]
-        names = [of.file for of in self._files if of is not None]
+        self._files = [None if x is None else SegmentFile(x["file"], x["nbytes"], x["number"]) for x in segments]
+        names = [file.file for file in self._files if file is not None]
         if len({*names}) < len(names):
             raise SnapshotError(f"a manifest in {folder.path} names a file twice")
 
     def read(self, name: str, maps: bool) -> tuple[Tree, Known]:
-        """The state, and what is known of it; ``name`` is of the manifest."""
+        """The state, and where its streams are; ``name`` is that of the manifest."""
         arrays = self._arrays(self._manifest["arrays"])
         pages = self._manifest.get("pages", {})
-        if sum(int(arrays[f"{of}/length"].sum()) for of in pages) > sum(of.nbytes for of in self._files if of):
+        if sum(int(arrays[f"{x}/length"].sum()) for x in pages) > sum(x.nbytes for x in self._files if x):
             raise SnapshotError(f"the pages in {self._folder.path} have more bytes than their files")
-        arrays |= {of: self._paged(of, arrays, about) for of, about in pages.items()}
+        arrays |= {array: self._paged(array, arrays, about) for array, about in pages.items()}
         streams, lost, known = {}, {}, {}
-        places = {of: self._places(of, arrays) for of in self._manifest["streams"]}
+        places = {group: self._places(group, arrays) for group in self._manifest["streams"]}
         contents: dict[int, list[Piece]] = {}
         for k in self._used([*places.values()]):
-            offsets = np.concatenate([of[OFFSET, of[FILE] == k] for of in places.values()])
+            offsets = np.concatenate([where[OFFSET, where[FILE] == k] for where in places.values()])
             try:
                 maps_it = maps and self._segment(k).nbytes >= _MIN_MAPPED_NBYTES
                 contents[k] = _cut(self._mapped(k), offsets) if maps_it else self._pieces(k)
             except SnapshotError as error:  # such as a file that is missing
                 self._damaged(k, str(error))
-        for of, where in places.items():
-            streams[of], found = _streams(where, contents)
+        for group, where in places.items():
+            streams[group], found = _streams(where, contents)
             if not found.all():
-                lost[of] = np.flatnonzero(~found)
-                self._on_damage(f"{len(lost[of])} streams of {of} lie outside of the files, or in damaged records")
+                n_lost, lost[group] = int((~found).sum()), np.flatnonzero(~found)
+                self._on_damage(f"{n_lost} streams of {group} lie outside of the files, or in damaged records")
             places_known = where[: OFFSET + 1, found]  # streams of files with damage are written again next time
             places_known[:, np.isin(places_known[FILE], [*self._with_damage])] = NOWHERE
-            known[of] = streams[of], places_known
+            known[group] = streams[group], places_known
         after = Known().after(name, int(self._manifest["generation"]), self._files, known, {})
         return Tree(self._manifest["values"], arrays, streams, lost), after
 
     def part(self, name: str) -> Tree:
         """All values of the state, and its arrays, but no streams, and of large arrays those of a part alone."""
         arrays, pages = self._arrays(self._manifest["arrays"]), self._manifest.get("pages", {})
-        arrays |= {of: self._paged(of, arrays, about) for of, about in pages.items() if of.startswith(f"{name}/")}
+        of_part = {array: about for array, about in pages.items() if array.startswith(f"{name}/")}
+        arrays |= {array: self._paged(array, arrays, about) for array, about in of_part.items()}
         return Tree(self._manifest["values"], arrays, {}, {})
 
     def _damaged(self, k: int, damage: str) -> None:
@@ -109,8 +110,8 @@ class Reader:
         wrong = (hashes_of(Segments.packed(content, streams.lengths)) != hashes).any(axis=1)
         if wrong.any():
             k, offset, _ = where[:, np.flatnonzero(wrong)[0]].tolist()
-            what = f"a page of {name} at {offset}: its hash is wrong, so it is damaged"
-            raise SnapshotError(f"{self._file(k)}, {what}; {_NO_SALVAGE}")
+            page = f"{self._file(k)}, a page of {name} at {offset}"
+            raise SnapshotError(f"{page}: its hash is wrong, so it is damaged; {_NO_SALVAGE}")
         array: npt.NDArray[Any] = content.view(np.dtype(about["dtype"])).reshape(about["shape"])
         return array
 
@@ -127,24 +128,24 @@ class Reader:
         return where
 
     @staticmethod
-    def _used(where: list[Ints]) -> list[int]:
+    def _used(groups: list[Ints]) -> list[int]:
         """The numbers of the files that streams are in."""
-        return sorted({int(k) for of in where for k in np.unique(of[FILE])})
+        return sorted({int(k) for where in groups for k in np.unique(where[FILE])})
 
     def _segment(self, k: int) -> SegmentFile:
-        of = self._files[k]
-        assert of is not None  # streams lie in it
-        return of
+        segment = self._files[k]
+        assert segment is not None  # streams lie in it
+        return segment
 
     def _pieces(self, k: int) -> list[Piece]:
-        of = self._segment(k)
-        with self._folder.opened(of.file, "segment") as file:
-            return read_pieces(file, self._file(k), int(of.number, 16), of.nbytes, partial(self._damaged, k))
+        segment = self._segment(k)
+        with self._folder.opened(segment.file, "segment") as file:
+            return read_pieces(file, self._file(k), int(segment.number, 16), segment.nbytes, partial(self._damaged, k))
 
     def _mapped(self, k: int) -> Bytes:
-        of = self._segment(k)
-        with self._folder.opened(of.file, "segment") as file:
-            return mapped(file, self._file(k), int(of.number, 16), of.nbytes)
+        segment = self._segment(k)
+        with self._folder.opened(segment.file, "segment") as file:
+            return mapped(file, self._file(k), int(segment.number, 16), segment.nbytes)
 
     def _file(self, k: int) -> str:
         return str(self._folder.path / self._segment(k).file)

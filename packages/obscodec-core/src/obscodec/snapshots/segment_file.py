@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 
 def write_streams(file: BinaryIO, number: int, streams: Segments) -> Ints:
-    """Write an empty segment file, whose number no other file has, in the order of the streams.
+    """Write streams in their order to an empty segment file, whose number no other file has.
 
     Returns ``i64[n]``, where each stream begins in the file.
     """

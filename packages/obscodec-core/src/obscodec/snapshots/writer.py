@@ -61,16 +61,16 @@ def write_generation(
         number = 1 + folder.highest_number() if number is None else number
         folder.remove(number)
         writer = _Writer(folder, number, known)
-        streams = {name: (of, known.places_of(name, of)) for name, of in tree.streams.items()}
+        streams = {name: (group, known.places_of(name, group)) for name, group in tree.streams.items()}
         writer.place("blocks", streams)
         arrays = tree.arrays | _index(streams)
         large = {name for name, array in arrays.items() if array.nbytes >= _MIN_PAGED_NBYTES}
         pages = {name: _pages(arrays[name]) for name in sorted(large)}
-        hashes = {name: hashes_of(of) for name, of in pages.items()}
-        of_pages = {name: (of, known.places_of_pages(name, hashes[name])) for name, of in pages.items()}
+        hashes = {name: hashes_of(some) for name, some in pages.items()}
+        of_pages = {name: (some, known.places_of_pages(name, hashes[name])) for name, some in pages.items()}
         writer.place("pages", of_pages)
         small = {name: array for name, array in arrays.items() if name not in large}
-        small |= _index(of_pages) | {f"{name}/xxh3": of for name, of in hashes.items()}
+        small |= _index(of_pages) | {f"{name}/xxh3": hashed for name, hashed in hashes.items()}
         file, content = f"arrays-{number:08}.safetensors", format_arrays(small)
         with folder.new_file(file) as of_arrays:
             of_arrays.write(content)
@@ -83,11 +83,11 @@ def write_generation(
             "streams": [*streams],
             "pages": {name: {"dtype": arrays[name].dtype.str, "shape": [*arrays[name].shape]} for name in pages},
             "arrays": {"file": file, "nbytes": len(content), "xxh3": xxhash.xxh3_64_hexdigest(content)},
-            "segments": [None if of is None else of._asdict() for of in writer.files],
+            "segments": [None if written is None else written._asdict() for written in writer.files],
         }
         name = folder.write_manifest(number, manifest)
         folder.remove_all_but([*folder.generations().values()][-keep:])
-    places_of_pages: dict[str, tuple[Hashes, Places]] = {of: (hashes[of], of_pages[of][1]) for of in pages}
+    places_of_pages: dict[str, tuple[Hashes, Places]] = {name: (hashes[name], of_pages[name][1]) for name in pages}
     return known.after(name, number, writer.files, streams, places_of_pages)
 
 
@@ -99,34 +99,34 @@ def before_generation(folder: Folder, known: Known, number: int | None) -> dict[
     """
     if number is not None and number >= NO_NUMBER:
         raise SnapshotError(f"the number of a generation is less than {NO_NUMBER}, got {number}")
-    there = folder.generations()
-    later = [of for of in there if number is not None and of >= number]
-    is_base = there.get(known.generation) == known.manifest and known.generation not in later
+    generations = folder.generations()
+    later = [k for k in generations if number is not None and k >= number]
+    is_base = generations.get(known.generation) == known.manifest and known.generation not in later
     if later and not is_base:
         raise SnapshotError(
             f"{folder.path} has generation {max(later)} already, and what is written as generation {number} was not "
             "loaded from an earlier one there: load that, or name another folder"
         )
-    for manifest in () if is_base else there.values():
+    for manifest in () if is_base else generations.values():
         try:
             folder.read_manifest(manifest)
         except SnapshotError as error:
             if isinstance(error, NewerVersion):  # the oldest generations would go
                 raise
-    return {of: manifest for of, manifest in there.items() if of not in later}
+    return {k: manifest for k, manifest in generations.items() if k not in later}
 
 
 def _refuse_other_kind(folder: Folder, manifests: Iterable[str], kind: str) -> None:
     """Refuse to write to a folder whose last generation that can be read is of another kind."""
     for manifest in manifests:
         with suppress(SnapshotError):  # it is damaged: nobody misses it
-            there = folder.read_manifest(manifest).get("kind")
+            other = folder.read_manifest(manifest).get("kind")
             break
     else:
         return
-    if there != kind:
-        what = f"{folder.path} has a snapshot of a {there}"
-        raise SnapshotError(f"{what}, and a {kind} would replace it: name another folder")
+    if other != kind:
+        found = f"{folder.path} has a snapshot of a {other}"
+        raise SnapshotError(f"{found}, and a {kind} would replace it: name another folder")
 
 
 class _Writer:
@@ -146,7 +146,7 @@ class _Writer:
         for _, places in groups.values():
             places[FILE, np.isin(places[FILE], moved)] = NOWHERE
         new = [np.flatnonzero(places[FILE] == NOWHERE) for _, places in groups.values()]
-        parts = [of.take(at) for (of, _), at in zip(groups.values(), new, strict=True)]
+        parts = [group.take(at) for (group, _), at in zip(groups.values(), new, strict=True)]
         streams = Segments.joined(parts or [Segments.of([])])
         order = np.lexsort((streams.offsets, streams.which))  # as they lie in memory
         where, ends = np.empty((2, len(streams)), np.int64), np.cumsum(streams.lengths[order])
@@ -176,9 +176,9 @@ class _Writer:
     def _leave_files(self, kind: str, groups: Groups) -> list[int]:
         """Leave out files with few live streams, and some of many: their streams are written again; their numbers."""
         live = np.zeros(len(self.files) + 1, np.int64)
-        for of, places in groups.values():
-            np.add.at(live, places[FILE], of.lengths)  # the last one for NOWHERE
-        mine = {k: of.nbytes for k, of in enumerate(self.files) if of is not None and of.file.startswith(kind)}
+        for group, places in groups.values():
+            np.add.at(live, places[FILE], group.lengths)  # the last one for NOWHERE
+        mine = {k: file.nbytes for k, file in enumerate(self.files) if file is not None and file.file.startswith(kind)}
         left = [k for k, nbytes in mine.items() if 2 * live[k] + _SPARE_NBYTES < nbytes]
         small = sorted((k for k in mine.keys() - {*left} if 2 * mine[k] <= _SEGMENT_NBYTES), key=mine.__getitem__)
         if len(small) > _MOST_FILES:
@@ -199,6 +199,6 @@ def _pages(array: Any) -> Segments:
 def _index(groups: Groups) -> Arrays:
     """Arrays that tell where the streams of groups are."""
     made: Arrays = {}
-    for name, (of, places) in groups.items():
-        made |= {f"{name}/file": places[FILE], f"{name}/offset": places[OFFSET], f"{name}/length": of.lengths}
+    for name, (group, places) in groups.items():
+        made |= {f"{name}/file": places[FILE], f"{name}/offset": places[OFFSET], f"{name}/length": group.lengths}
     return made

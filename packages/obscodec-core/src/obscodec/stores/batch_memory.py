@@ -39,7 +39,7 @@ class _Lease:
 
 
 class BatchMemory:
-    """A source of arrays whose memory is used again. Safe to use from several threads.
+    """Makes arrays in memory that it uses again. Safe to use from several threads.
 
     It keeps the memory of two batches, of 256 MiB each at most, as long as it lives. ``allocate`` returns new memory
     ``u8[nbytes]``.
@@ -55,10 +55,10 @@ class BatchMemory:
         nbytes = n * layout.nbytes
         if nbytes < _MIN_NBYTES:
             return np.empty((n, *layout.shape), layout.dtype)
-        lease = _Lease(self._take(nbytes), self._give)
+        lease = _Lease(self._borrow(nbytes), self._give_back)
         return np.asarray(lease)[:nbytes].view(layout.dtype).reshape(n, *layout.shape)
 
-    def _take(self, nbytes: int) -> Bytes:
+    def _borrow(self, nbytes: int) -> Bytes:
         with self._lock:
             for memory in list(self._free):  # a copy: the garbage collector may give memory back meanwhile
                 if nbytes <= memory.nbytes <= 2 * nbytes:
@@ -66,7 +66,7 @@ class BatchMemory:
                     return memory
         return self._allocate(nbytes)
 
-    def _give(self, memory: Bytes) -> None:
+    def _give_back(self, memory: Bytes) -> None:
         with self._lock:
             if memory.nbytes <= _MAX_KEPT_NBYTES:
                 self._free.append(memory)

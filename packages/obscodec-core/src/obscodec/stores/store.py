@@ -169,7 +169,7 @@ class Store(IdExchange):
 
     @abstractmethod
     def arguments(self) -> State:
-        """What the constructor takes for an equal, empty store, by name; for a store, what :func:`store_of` takes.
+        """The arguments for an equal, empty store, by name; for a store in it, those of :func:`store_of`.
 
         See ``obscodec.state``.
         """
@@ -230,7 +230,7 @@ class Store(IdExchange):
         return ()
 
     def decide(self) -> None:
-        """Decide now how tensors are stored, by those that have come so far, if there are any."""
+        """Decide now how tensors are stored, by the tensors so far, if there are any."""
         for part in self._parts:
             part.decide()
 

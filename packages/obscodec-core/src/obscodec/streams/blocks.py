@@ -46,8 +46,8 @@ def read_blocks(
     lengths: Ints,
     references: Rows,
     block_frames: int,
-    lz4_rooms: Ints,
-    room: Bytes,
+    lz4_scratch: Ints,
+    scratch: Bytes,
 ) -> int:
     """Decode the wanted frames of each block; returns a status.
 
@@ -55,11 +55,11 @@ def read_blocks(
     places in it, rising, and the ``rows``, ``u8[m, nbytes]``, that they go to, ``i64[n]`` both, or ``i64[0]`` for all
     frames in order. Streams are at ``addresses``, 0 for a block of zeros, and have ``lengths`` bytes, ``i64[n_blocks]``
     both. Each must hold ``block_frames`` frames, and nothing else; -1 for any number. ``references`` are
-    ``u8[n_references, nbytes]``, and ``room`` is a ``frame_room(nbytes)``, which no other call uses meanwhile.
+    ``u8[n_references, nbytes]``, and ``scratch`` is a ``frame_scratch(nbytes)``, which no other call uses meanwhile.
 
-    Unless ``lz4_rooms``, ``i64[n_versions, 3]``, is :data:`NO_VERSIONS`, each stream is a stored block, which begins
+    Unless ``lz4_scratch``, ``i64[n_versions, 3]``, is :data:`NO_VERSIONS`, each stream is a stored block, which begins
     with its version. If that is not 0, an LZ4 block follows, and this row says where to decode it: the address, the
-    bytes of the dictionary before it, and of the room behind it; address 0 for no such version.
+    bytes of the dictionary before it, and of the scratch behind it; address 0 for no such version.
     """
     nbytes, base = rows.shape[1], address(rows)
     for b in range(len(addresses)):
@@ -70,12 +70,12 @@ def read_blocks(
                 fill_zeros(base + (targets[k] if len(targets) else k) * nbytes, nbytes)
             continue
         at, end = addresses[b], addresses[b] + lengths[b]
-        if len(lz4_rooms):
-            at, end = _plain(at, end, lz4_rooms)
+        if len(lz4_scratch):
+            at, end = _plain(at, end, lz4_scratch)
             if at < 0:
                 return -at
         first, last = starts[b], starts[b + 1]
-        status = _read_block(at, end, first, last, places, targets, rows, references, block_frames, address(room))
+        status = _read_block(at, end, first, last, places, targets, rows, references, block_frames, address(scratch))
         if status != OK:
             return status
     fence()
@@ -121,21 +121,22 @@ def _read_block(
 
 
 @inlined
-def _plain(at: int, end: int, lz4_rooms: Ints) -> tuple[int, int]:
+def _plain(at: int, end: int, lz4_scratch: Ints) -> tuple[int, int]:
     """Where the patches of a stored block begin and end, decoded if need be; minus a status first if it is bad."""
     version, at = read_varint(at, end)
     if at < 0 or version == 0:
         return at, end
-    if version >= len(lz4_rooms) or lz4_rooms[version, 0] == 0:
+    if version >= len(lz4_scratch) or lz4_scratch[version, 0] == 0:
         return -OTHER_VERSION, 0
-    room, dictionary_nbytes, room_nbytes = lz4_rooms[version, 0], lz4_rooms[version, 1], lz4_rooms[version, 2]
+    row = lz4_scratch[version]
+    scratch, dictionary_nbytes, scratch_nbytes = row[0], row[1], row[2]
     nbytes, at = read_varint(at, end)
     if at < 0:
         return at, 0
-    if nbytes > room_nbytes:
+    if nbytes > scratch_nbytes:
         return -LARGE, 0
-    status = decode_lz4(at, end, room, nbytes, dictionary_nbytes)
-    return (room, room + nbytes) if status == OK else (-status, 0)
+    status = decode_lz4(at, end, scratch, nbytes, dictionary_nbytes)
+    return (scratch, scratch + nbytes) if status == OK else (-status, 0)
 
 
 @compiled

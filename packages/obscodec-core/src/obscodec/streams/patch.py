@@ -1,4 +1,4 @@
-"""Patches: what turns one frame into the next, as runs of bytes to keep (skip) and bytes to replace (literals).
+"""Patches, which turn one frame into the next: runs of bytes to keep (skip) and bytes to replace (literals).
 
 A patch has two parts, so that a GPU can find every run with prefix sums: its runs, ``varint count`` and then
 ``varint skip, varint length`` for each, and its literals, the bytes of all runs one behind the other. Frames, runs and
@@ -113,7 +113,7 @@ def runs_bound(nbytes: int) -> int:
     return 2 * (nbytes // (_MERGE_GAP + 2) + 1) + 4 * MAX_VARINT_NBYTES
 
 
-def frame_room(nbytes: int) -> Bytes:
+def frame_scratch(nbytes: int) -> Bytes:
     """``u8[:]``, memory for one frame, in which :func:`apply_patch` works."""
     return np.empty(nbytes + _PADDING, np.uint8)
 
@@ -142,7 +142,7 @@ def _next_run(runs: int, runs_end: int, n_left: int, n_literals: int) -> tuple[i
 
 @compiled
 def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
-    """Turn a frame in a :func:`frame_room` into the next one.
+    """Turn a frame in a :func:`frame_scratch` into the next one.
 
     Whatever the two sections hold, nothing is written outside of the room, and nothing read outside of the sections.
 

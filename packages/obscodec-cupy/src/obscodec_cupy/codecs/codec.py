@@ -36,7 +36,7 @@ def delta_decode(n_frames: int, frame_nbytes: int, *, in_shared: bool) -> Kernel
     return Kernel("delta_decode.cu", "delta_decode", (("THREADS", DELTA_THREADS), ("N_FRAMES", n_frames), *frame))
 
 
-def frame_room(device: Device, frame_nbytes: int) -> tuple[int, int]:
+def frame_scratch(device: Device, frame_nbytes: int) -> tuple[int, int]:
     """Bytes of shared memory in which a thread block keeps its frame, and of scratch if that is too large; one is 0.
 
     Raises ShapeError if the kernels read no frames that large.
@@ -116,7 +116,7 @@ class CudaCodec:
         width, _, nbytes = self._form
         if width:
             nbytes = 0  # rle has no reference frames
-        frame_room(self.on, nbytes)  # refuses frames that are too large
+        frame_scratch(self.on, nbytes)  # refuses frames that are too large
         dictionary = self.cpu.dictionary
         references = np.frombuffer(bytes(nbytes) + dictionary, np.uint8)
         references = references.reshape(1 + len(dictionary) // max(1, nbytes), nbytes)
@@ -210,7 +210,7 @@ class CudaCodec:
             if width:
                 self._launch(RLE_DECODE[width], n, THREADS, *located, items, np.uint32(nbytes // width), failure)
             else:
-                shared_nbytes, scratch_nbytes = frame_room(self.on, nbytes)
+                shared_nbytes, scratch_nbytes = frame_scratch(self.on, nbytes)
                 scratch = self.on.empty((n * scratch_nbytes,), np.uint8)
                 references = self._references, np.uint32(len(self._references))
                 kernel = delta_decode(n_frames, nbytes, in_shared=scratch_nbytes == 0)

@@ -31,7 +31,7 @@ class DeviceIds:
 
 
 def write_ids(store: Store, arrays: Sequence[DeviceIds], writes: Writes) -> None:
-    """Have be written what was assigned to arrays of a store since the last call; HeapFull if that has no room.
+    """Store what was assigned to arrays of a store since the last call; HeapFull if it has no room.
 
     If it is not queued, all rows must be noted in the watches.
     """
@@ -39,7 +39,7 @@ def write_ids(store: Store, arrays: Sequence[DeviceIds], writes: Writes) -> None
     with store.changing:
         for one in arrays:
             ids = one.array.ids  # what waited to be stored is noted then
-            changed.append(rows := one.watch.take())
+            changed.append(rows := one.watch.drain())
             somes.append(ids[rows].reshape(-1))
     _, inner = store.device_reader(np.concatenate(somes).astype(np.int64))
     values = inner.astype(np.int32)
@@ -131,7 +131,7 @@ class BatchReader:
         self._lock = PicklableLock(LockOrder.BATCHES)
 
     def sync(self, like: object = None) -> None:
-        """Have the device know what is in the arrays now: if anything changed, by one copy and one short kernel.
+        """Bring the device up to date with the arrays: if anything changed, by one copy and one short kernel.
 
         Args:
             like: a tensor of torch to work on the current stream of torch, such as ``places``; else that of CuPy.
@@ -263,7 +263,7 @@ class BatchReader:
         return launches
 
     def check(self) -> None:
-        """Complain of what reads have found wrong that are done by now; once.
+        """Raise, once, what finished reads found wrong.
 
         Raises:
             CorruptStream: a block is damaged.

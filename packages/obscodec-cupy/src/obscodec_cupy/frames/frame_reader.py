@@ -65,7 +65,7 @@ class CudaFrameReader(FrameReader):
             gather.prepared(self.mirror.header, len(ids), [source], scratch=scratch)()
 
     def sync(self, writes: Writes, n_items: int = 0, *, ids: Ints | None = None) -> int:
-        """Have the device know what is in the log, and what has been added to ``writes``; returns ``n_syncs``.
+        """Bring the device up to date with the log and with what was added to ``writes``; returns ``n_syncs``.
 
         See ``Mirror.sync``. Raises SlotError if one of ``ids``, ``i64[n]``, is of no tensor. ``writes`` is of no use if
         this raises.
@@ -91,6 +91,6 @@ class CudaFrameReader(FrameReader):
             return self.n_syncs
 
     def gather(self, **options: Any) -> Gather:
-        """What reads tensors from the mirror; ``options`` are those of :class:`Gather`."""
+        """A :class:`Gather` from the mirror, with its ``options``."""
         form: dict[str, Any] = {"frame_stack": self.frame_stack, "codec": self.log.coder.spec, **options}
         return Gather(self.device, self.layout, self.log.block_frames, **form)

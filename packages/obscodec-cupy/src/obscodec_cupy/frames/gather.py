@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obscodec import DTypeError, FrameStack, Layout, ShapeError
 from obscodec import codec as cpu_codec
 
-from obscodec_cupy.codecs.codec import element_nbytes, frame_room
+from obscodec_cupy.codecs.codec import element_nbytes, frame_scratch
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel
 
@@ -51,7 +51,7 @@ class Gather:
     ) -> None:
         self.device = device
         self._form = form_of(layout, block_frames, dtype=dtype, **options)
-        self._shared_nbytes, scratch_nbytes = frame_room(device, self._form["FRAME_NBYTES"])
+        self._shared_nbytes, scratch_nbytes = frame_scratch(device, self._form["FRAME_NBYTES"])
         self._frame_in_shared = scratch_nbytes == 0
         self._scratch_nbytes = scratch_nbytes + -(-self._form["LZ4_NBYTES"] // 16) * 16  # of a thread block
         self._most_samples = max(1, _MOST_SCRATCH_NBYTES // max(1, self._scratch_nbytes))  # of a launch

@@ -116,7 +116,7 @@ class Mirror:
         self.n_changes = log.n_changes
 
     def forget(self) -> None:
-        """Have the next :meth:`sync` write all."""
+        """Let the next :meth:`sync` write everything."""
         self.n_changes = -1
         if self._log.watcher is self._token:
             self._log.watcher = None

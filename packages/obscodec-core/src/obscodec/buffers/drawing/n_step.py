@@ -1,4 +1,4 @@
-"""NStep: what several steps together return."""
+"""NStep: the return of several steps."""
 
 from typing import NamedTuple
 

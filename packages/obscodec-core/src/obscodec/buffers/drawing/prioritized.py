@@ -138,7 +138,7 @@ class Prioritized:
         return first + (leaves - first) % self.capacity
 
     def weights(self, indices: npt.ArrayLike, beta: float | None = None) -> npt.NDArray[np.float32]:
-        """Importance weights of sampled items, ``f32[batch]``: what to multiply their losses by; 1 for the largest.
+        """Importance weights of sampled items, ``f32[batch]``, factors of their losses; the largest is 1.
 
         Args:
             indices: as :meth:`sample` returned them.

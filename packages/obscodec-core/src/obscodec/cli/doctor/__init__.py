@@ -4,6 +4,6 @@ It fills real buffers with samples, and measures them. It never knows how a buff
 """
 
 from obscodec.cli.doctor.command import doctor
-from obscodec.cli.doctor.report import narrow_table
+from obscodec.cli.doctor.report import compact_table
 
-__all__ = ["doctor", "narrow_table"]
+__all__ = ["compact_table", "doctor"]

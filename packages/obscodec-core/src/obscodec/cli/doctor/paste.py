@@ -11,7 +11,7 @@ Options = dict[str, Any]
 
 
 def lines_to_paste(fields: Sequence[FieldReport], *, has_episodes: bool = False) -> dict[str, str]:
-    """What to paste for all fields together, imports included, by what it is for.
+    """The lines to paste for all fields together, imports included, by their purpose.
 
     Where the data are of episodes, a ``RingBuffer`` has a flag that tells where each ends.
 
@@ -89,7 +89,7 @@ def _together(fields: Sequence[FieldReport], keys: Sequence[object]) -> tuple[Op
 
 def _options(field: FieldReport) -> Options:
     """What to pass for a field; ``auto`` where no field can name the codec, which finds it as the doctor did."""
-    if not field.takes_name:
+    if not field.can_name_codec:
         return {"codec": "auto"} if field.budget is None else {"codec": "auto", "budget": field.budget}
     options: Options = {"codec": field.recommended}
     if field.chosen and field.chosen.block_frames != frames_of_block(field.chosen.spec):

@@ -1,4 +1,4 @@
-"""Report: what the doctor found out, as a table and as JSON."""
+"""Report: the findings of the doctor, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Report:
 
     @property
     def pastes(self) -> dict[str, str]:
-        """What to paste, by what it is for."""
+        """The lines to paste, by their purpose."""
         return lines_to_paste(self.fields, has_episodes=self.has_episodes)
 
     @property
@@ -117,7 +117,7 @@ def _field_as_json(field: FieldReport) -> dict[str, object]:
     }
 
 
-def narrow_table(*columns: str, right: tuple[str, ...]) -> Table:
+def compact_table(*columns: str, right: tuple[str, ...]) -> Table:
     """A table that fits into 60 characters: no lines but one stand between its columns."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
     for column in columns:
@@ -126,7 +126,7 @@ def narrow_table(*columns: str, right: tuple[str, ...]) -> Table:
 
 
 def _table(field: FieldReport) -> Table:
-    table = narrow_table(*COLUMNS, right=COLUMNS[1:])
+    table = compact_table(*COLUMNS, right=COLUMNS[1:])
     table.columns[0].no_wrap = True
     for of in sorted(field.measured, key=lambda of: of.item_bytes):
         table.add_row(
@@ -158,7 +158,7 @@ def notes(field: FieldReport) -> Iterator[str]:
         yield f"Items are stacks of {field.frame_stack.depth} frames; each frame is stored once."
     if field.stored_as:
         yield f"The numbers are few: each is stored as {field.stored_as}, and computed from that bit for bit."
-    if not field.takes_name:
+    if not field.can_name_codec:
         yield (
             f"{field.recommended} takes no {field.layout.dtype}, so a field can't name it: its codec is 'auto', which "
             f"finds out that the numbers fit into {field.stored_as}, and then takes {field.recommended}."

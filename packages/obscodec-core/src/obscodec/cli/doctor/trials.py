@@ -77,7 +77,7 @@ class FieldReport:
     next_name: str | None = None
 
     @property
-    def takes_name(self) -> bool:
+    def can_name_codec(self) -> bool:
         """Whether a field can name the codec; else ``auto`` has to find the codes that numbers are stored as first."""
         if self.recommended is not None:
             with suppress(SpecError):

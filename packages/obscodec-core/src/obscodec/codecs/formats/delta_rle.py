@@ -19,7 +19,7 @@ from obscodec.streams import (
     NO_VERSIONS,
     add_references,
     encode_block,
-    frame_room,
+    frame_scratch,
     read_blocks,
     runs_bound,
 )
@@ -119,10 +119,10 @@ class DeltaRle(Codec):
         src = src.contiguous()
         starts, all_frames = np.arange(len(rows) + 1) * n, np.empty(0, np.int64)
         frames = rows.reshape(len(rows) * n, self.frame_nbytes)
-        addresses, references, room = src.addresses(), self._references(), frame_room(self.frame_nbytes)
+        addresses, references, scratch = src.addresses(), self._references(), frame_scratch(self.frame_nbytes)
         check(
             read_blocks(
-                starts, all_frames, all_frames, frames, addresses, src.lengths, references, n, NO_VERSIONS, room
+                starts, all_frames, all_frames, frames, addresses, src.lengths, references, n, NO_VERSIONS, scratch
             )
         )
 
@@ -133,6 +133,6 @@ class DeltaRle(Codec):
         return known.reshape(1 + len(self.dictionary) // max(1, self.frame_nbytes), self.frame_nbytes)
 
     def _scratch(self) -> tuple[Bytes, Bytes]:
-        """Room for the runs and for the literals of an item, see :func:`encode_block`."""
+        """Memory for the runs and for the literals of an item, see :func:`encode_block`."""
         nbytes = self.layout.nbytes
         return np.empty(nbytes + runs_bound(self.frame_nbytes), np.uint8), np.empty(nbytes, np.uint8)

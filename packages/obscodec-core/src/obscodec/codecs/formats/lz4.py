@@ -61,9 +61,9 @@ class Lz4(BytesCodec):
         chosen = samples.take(slice(None, None, -(-len(samples) // n)))
         return self.with_dictionary(b"".join(sample.tobytes() for sample in chosen))
 
-    def lz4_room(self, nbytes: int) -> tuple[Bytes, int, int, int]:
-        """See ``BytesCodec.lz4_room``."""
-        return self.per_thread(f"room of {nbytes} bytes", lambda: self._new_room(nbytes))
+    def lz4_scratch(self, nbytes: int) -> tuple[Bytes, int, int, int]:
+        """See ``BytesCodec.lz4_scratch``."""
+        return self.per_thread(f"scratch of {nbytes} bytes", lambda: self._new_scratch(nbytes))
 
     def lz4_encoder(self, nbytes: int) -> Lz4Encoder | None:
         """See ``BytesCodec.lz4_encoder``. Levels from 10 on are left to liblz4, which compares all ways."""
@@ -76,7 +76,7 @@ class Lz4(BytesCodec):
             _last.encodes = encodes
         return _last.encoder
 
-    def _new_room(self, nbytes: int) -> tuple[Bytes, int, int, int]:
+    def _new_scratch(self, nbytes: int) -> tuple[Bytes, int, int, int]:
         n = len(self.dictionary)
         memory = np.empty(n + nbytes, np.uint8)
         memory[:n] = np.frombuffer(self.dictionary, np.uint8)
@@ -84,11 +84,11 @@ class Lz4(BytesCodec):
 
     def _new_encoder(self, nbytes: int) -> Lz4Encoder:
         n = len(self.dictionary)
-        room = new_table((n + nbytes + 8,), np.uint8)
-        room[:n] = np.frombuffer(self.dictionary, np.uint8)
+        scratch = new_table((n + nbytes + 8,), np.uint8)
+        scratch[:n] = np.frombuffer(self.dictionary, np.uint8)
         (heads, recent), chain = new_table((2, N_HEADS), np.int32), new_table((n + nbytes,), np.uint16)
-        index_dictionary(room[:n], heads, chain)
-        return Lz4Encoder(room, n, heads, recent, chain, 1 << max(0, (self.level or 0) - 1))
+        index_dictionary(scratch[:n], heads, chain)
+        return Lz4Encoder(scratch, n, heads, recent, chain, 1 << max(0, (self.level or 0) - 1))
 
     def max_compressed(self, nbytes: int) -> int:
         """LZ4's own bound, ``LZ4_compressBound``."""

@@ -25,7 +25,7 @@ from obscodec.frames.kernels.counts import (
     Table,
     Tables,
     bury,
-    take_number,
+    new_number,
 )
 from obscodec.frames.kernels.queue import Queue, set_aside
 from obscodec.frames.kernels.sequences import (
@@ -117,7 +117,7 @@ def _begin_block(sequence: Ints, queue: Queue, tables: Tables) -> bool:
         return False
     if sequence[BLOCK]:
         bury(sequence[BLOCK], tables)  # an open block counts one more
-    sequence[BLOCK] = take_number(tables)
+    sequence[BLOCK] = new_number(tables)
     sequence[PLACE] = sequence[REFERENCE] = sequence[RUNS_NBYTES] = sequence[LITERALS_NBYTES] = sequence[QUEUED] = 0
     live[sequence[BLOCK]] = 1
     sequence[N_BEGUN] += 1

@@ -102,7 +102,7 @@ def bury(block: int, tables: Tables) -> None:
 
 
 @compiled
-def take_number(tables: Tables) -> int:
+def new_number(tables: Tables) -> int:
     """The number of a new block: one that is free, or else the next one, for which the tables must have room."""
     tallies = tables[TALLIES]
     if tallies[N_FREE]:

@@ -1,4 +1,4 @@
-"""The table of sequences, ``i64[n_sequences, n_columns]``: for each, its open block and its recent frames.
+"""The table of sequences, ``i64[n_sequences, n_fields]``: for each, its open block and its recent frames.
 
 Addresses in it point into arrays that ``OpenBlocks`` holds. ``sequence`` is a row of it everywhere.
 """
@@ -24,7 +24,7 @@ MATCHED: Final = 10  # place of the frame that was found or added last
 BEGIN: Final = 11  # place of the frame that the last observation began with
 N_BEGUN: Final = 12  # how many blocks the sequence began: the number of a block may come again
 QUEUED: Final = 13  # 1 if the open block is full, and was put into the queue or stored
-RECENT_IDS: Final = 14  # the ids of the recent frames, as many columns as the ring has places, then their fingerprints
+RECENT_IDS: Final = 14  # the ids of the recent frames, as many fields as the ring has places, then their fingerprints
 
 
 @inlined

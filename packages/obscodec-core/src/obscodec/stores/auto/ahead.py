@@ -1,4 +1,4 @@
-"""Kernels of a codec for images, compiled by another process while this one compiles those that come before."""
+"""Kernels of a codec for images, compiled by another process while this one compiles the kernels before them."""
 
 import atexit
 import logging

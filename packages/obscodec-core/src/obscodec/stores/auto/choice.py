@@ -77,7 +77,7 @@ _PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of an
 
 
 def expect(frames: npt.NDArray[np.generic], sequences: Ints) -> None:
-    """Have kernels compiled ahead, if :func:`choose` is likely to try a codec of images on such frames."""
+    """Start to compile kernels, if :func:`choose` is likely to try a codec of images on such frames."""
     if frames.dtype.kind != "u" or not frames.size:
         return
     first = _distinct(frames[np.argsort(sequences, kind="stable")[:_N_EXPECTED]])
@@ -151,12 +151,12 @@ def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecu
             candidate = replace(candidate, block_frames=block_frames)
         if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
             continue
-        if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)) and _takes(candidate, layout):
+        if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)) and _accepts(candidate, layout):
             found.append(replace(candidate, cost=candidate.cost_of(n_consecutive)))
     return list(dict.fromkeys(found))  # those that differ in the frames of a block may be equal now
 
 
-def _takes(candidate: Candidate, layout: Layout) -> bool:
+def _accepts(candidate: Candidate, layout: Layout) -> bool:
     """Whether a codec encodes such frames, and blocks of them: some encode images only, which blocks of rows are."""
     try:
         new_codec(candidate.spec, layout)

@@ -215,7 +215,7 @@ def is_wide(dtype: np.dtype[np.generic]) -> bool:
 
 
 def pattern_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.unsignedinteger]:
-    """The unsigned integer with as many bits."""
+    """The unsigned integer dtype with as many bits."""
     return np.dtype(f"u{dtype.itemsize}")
 
 

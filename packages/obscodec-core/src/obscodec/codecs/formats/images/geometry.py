@@ -56,7 +56,7 @@ class Geometry(NamedTuple):
     work_nbytes: int
 
 
-class Room(NamedTuple):
+class Scratch(NamedTuple):
     """Where a call of a kernel works: addresses in memory that its caller owns.
 
     Kernels take addresses, since an array is seven arguments, each of which numba looks at for each kernel anew. Those

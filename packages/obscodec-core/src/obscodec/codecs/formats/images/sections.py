@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, Geometry, Room
+from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, Geometry, Scratch
 from obscodec.codecs.formats.images.groups import decode_groups, encode_groups
 from obscodec.codecs.formats.images.tiles import N_SPATIAL
 from obscodec.codecs.formats.images.widths import pack_groups, unpack_groups
@@ -44,27 +44,27 @@ def size_bound(frame_nbytes: int) -> int:
 
 
 @inlined
-def write_sizes(here: int, body: int, end: int, n_frames: int, room: Room) -> int:
+def write_sizes(here: int, body: int, end: int, n_frames: int, scratch: Scratch) -> int:
     """Write the sizes of all frames but the last at ``here``, and move the frames behind them, to where these end.
 
     The frames are at ``body``, far enough behind ``here``, up to ``end``.
     """
     for k in range(n_frames - 1):
-        here = write_varint(here, signed(load_u64(room.sizes + 8 * k)))
+        here = write_varint(here, signed(load_u64(scratch.sizes + 8 * k)))
     move(here, body, end - body)
     return here + end - body
 
 
 @compiled
 def read_frame(
-    body: int, nbytes: int, most_vectors: int, geometry: Geometry, tables: int, room: Room
+    body: int, nbytes: int, most_vectors: int, geometry: Geometry, tables: int, scratch: Scratch
 ) -> tuple[int, int]:
-    """Read the vectors, the modes and the residuals of a frame into a room.
+    """Read the vectors, the modes and the residuals of a frame into ``scratch``.
 
     The frame has ``nbytes`` bytes at ``body``, not more than its pixels have. ``tables`` is the address of those of
     books, ``u64[16, 2048]``; 0 for ``pred:fast``. Returns how many vectors there are, and a status.
     """
-    begin, end = room.bits, room.bits + nbytes
+    begin, end = scratch.bits, scratch.bits + nbytes
     copy(begin, body, nbytes)
     head = signed(load_u8(begin))
     n_vectors, form = (head & _LOW) - 1, head >> 4
@@ -73,24 +73,26 @@ def read_frame(
         return 0, NO_SUCH_STORAGE
     if at > end:
         return 0, NO_SUCH_FRAME
-    store_u16(room.vectors, unsigned(0))
-    copy(room.vectors + 2, begin + 1, at - begin - 1)
+    store_u16(scratch.vectors, unsigned(0))
+    copy(scratch.vectors + 2, begin + 1, at - begin - 1)
     if tables:
-        return n_vectors, decode_groups(at, end, geometry, tables, room)
-    return n_vectors, unpack_groups(at, end, n_vectors, form, geometry, room)
+        return n_vectors, decode_groups(at, end, geometry, tables, scratch)
+    return n_vectors, unpack_groups(at, end, n_vectors, form, geometry, scratch)
 
 
 @compiled
-def write_frame(out: int, most: int, largest: int, geometry: Geometry, classes: int, codes: int, room: Room) -> int:
-    """Write a frame whose vectors, modes and residuals are in a room, unless it has more than ``most`` bytes.
+def write_frame(
+    out: int, most: int, largest: int, geometry: Geometry, classes: int, codes: int, scratch: Scratch
+) -> int:
+    """Write a frame whose vectors, modes and residuals are in ``scratch``, unless it has more than ``most`` bytes.
 
     ``largest`` is its largest kind of prediction. ``classes`` and ``codes`` are addresses, see ``encode_groups``;
     ``codes`` is 0 for ``pred:fast``, or :data:`PREDICTED`. Returns its bytes.
     """
     if codes == PREDICTED:
         nbytes = GROUP_STRIDE * geometry.n_groups
-        copy(out, room.residuals, nbytes)
-        copy(out + nbytes, room.modes, geometry.n_tiles)
+        copy(out, scratch.residuals, nbytes)
+        copy(out + nbytes, scratch.modes, geometry.n_tiles)
         return nbytes + geometry.n_tiles
     n_vectors, form = (largest - N_SPATIAL >> 1) + 1 if largest >= N_SPATIAL else 0, 0
     body = out + 1 + 2 * max(0, n_vectors - 1)
@@ -98,10 +100,10 @@ def write_frame(out: int, most: int, largest: int, geometry: Geometry, classes: 
     if left <= 1:
         return most + 1
     if codes:
-        nbytes = encode_groups(body, left, geometry, classes, codes, room)
+        nbytes = encode_groups(body, left, geometry, classes, codes, scratch)
     else:
-        nbytes, form = pack_groups(body, left, n_vectors, geometry, room)
+        nbytes, form = pack_groups(body, left, n_vectors, geometry, scratch)
     if nbytes < left:
         store_u8(out, unsigned(n_vectors + 1 | form << 4))
-        copy(out + 1, room.vectors + 2, body - out - 1)
+        copy(out + 1, scratch.vectors + 2, body - out - 1)
     return body - out + nbytes

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, Room
+from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, Scratch
 from obscodec.codecs.formats.images.tiles import N_SPATIAL, transform_bits
 from obscodec.codecs.formats.images.words import unzigzag_bytes, zigzag_bytes
 from obscodec.kernels import (
@@ -30,7 +30,7 @@ _QUARTERS: Final = 0x0001000100010001
 
 
 @compiled
-def unpack_groups(at: int, end: int, n_vectors: int, form: int, geometry: Geometry, room: Room) -> int:
+def unpack_groups(at: int, end: int, n_vectors: int, form: int, geometry: Geometry, scratch: Scratch) -> int:
     """Read the modes and residuals of a frame from the bytes at ``at``; returns a status.
 
     They end at ``end``, behind which bytes can be read.
@@ -41,40 +41,40 @@ def unpack_groups(at: int, end: int, n_vectors: int, form: int, geometry: Geomet
     if words > end:
         return NO_SUCH_FRAME
     for t in range(geometry.n_tiles):
-        store_u8(room.modes + t, unsigned(_read_bits(at, t * mode_bits, mode_bits)))
+        store_u8(scratch.modes + t, unsigned(_read_bits(at, t * mode_bits, mode_bits)))
     for g in range(geometry.n_groups):
         width = _read_bits(widths, g * width_bits, width_bits)
         if form and width == _MAX_WIDTH - 1:
             width = _MAX_WIDTH
         if width > _MAX_WIDTH:
             return WIDE_GROUP
-        words = _unpack_group(words, width, room.residuals + GROUP_STRIDE * g)
+        words = _unpack_group(words, width, scratch.residuals + GROUP_STRIDE * g)
         if words > end:
             return NO_SUCH_FRAME
     return OK if words == end else NO_SUCH_FRAME
 
 
 @compiled
-def pack_groups(out: int, most: int, n_vectors: int, geometry: Geometry, room: Room) -> tuple[int, int]:
+def pack_groups(out: int, most: int, n_vectors: int, geometry: Geometry, scratch: Scratch) -> tuple[int, int]:
     """Write the inverse of :func:`unpack_groups`, unless it has ``most`` bytes; returns its bytes and its form."""
-    n_sevens, end = 0, room.bits
+    n_sevens, end = 0, scratch.bits
     for g in range(geometry.n_groups):
-        width = _group_width(room.residuals + GROUP_STRIDE * g)
+        width = _group_width(scratch.residuals + GROUP_STRIDE * g)
         n_sevens += width == _MAX_WIDTH - 1
-        store_u8(room.labels + g, unsigned(width))
+        store_u8(scratch.labels + g, unsigned(width))
     form = GROUP_NBYTES * n_sevens < geometry.n_groups
     for g in range(geometry.n_groups):
-        width = signed(load_u8(room.labels + g))
+        width = signed(load_u8(scratch.labels + g))
         if form and width == _MAX_WIDTH - 1:
             width = _MAX_WIDTH
-        end = _pack_group(end, width, room.residuals + GROUP_STRIDE * g)
-        store_u8(room.labels + g, unsigned(width - 1 if form and width == _MAX_WIDTH else width))
+        end = _pack_group(end, width, scratch.residuals + GROUP_STRIDE * g)
+        store_u8(scratch.labels + g, unsigned(width - 1 if form and width == _MAX_WIDTH else width))
     mode_bits, width_bits = _bits_of_mode(n_vectors, geometry.n_channels), _FEW_WIDTHS if form else _ALL_WIDTHS
-    nbytes = (geometry.n_tiles * mode_bits + 7 >> 3) + (geometry.n_groups * width_bits + 7 >> 3) + end - room.bits
+    nbytes = (geometry.n_tiles * mode_bits + 7 >> 3) + (geometry.n_groups * width_bits + 7 >> 3) + end - scratch.bits
     if nbytes < most:
-        out = _write_bits(out, room.modes, geometry.n_tiles, mode_bits)
-        out = _write_bits(out, room.labels, geometry.n_groups, width_bits)
-        copy(out, room.bits, end - room.bits)
+        out = _write_bits(out, scratch.modes, geometry.n_tiles, mode_bits)
+        out = _write_bits(out, scratch.labels, geometry.n_groups, width_bits)
+        copy(out, scratch.bits, end - scratch.bits)
     return nbytes, int(form)
 
 

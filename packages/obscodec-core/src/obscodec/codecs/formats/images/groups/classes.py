@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, SIDE, Room
+from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, SIDE, Scratch
 from obscodec.codecs.formats.images.tiles import N_MODES
 from obscodec.codecs.formats.images.words import add_bytes, bits_of_bytes, max_bytes, zigzag_bytes
 from obscodec.kernels import compiled, inlined, int64s_at, load_u8, load_u64, signed, store_u32, unsigned
@@ -91,12 +91,12 @@ def group_key(residuals: int) -> int:
 
 
 @compiled
-def sort_groups(n_groups: int, room: Room) -> int:
-    """Fill ``room.order`` with the groups, sorted by their classes.
+def sort_groups(n_groups: int, scratch: Scratch) -> int:
+    """Fill ``scratch.order`` with the groups, sorted by their classes.
 
     The first marks say where each class begins there, and the last one ends.
     """
-    marks, labels = int64s_at(room.marks, (N_MARKS,)), room.labels
+    marks, labels = int64s_at(scratch.marks, (N_MARKS,)), scratch.labels
     for k in range(N_CLASSES + 1):
         marks[k] = 0
     for g in range(n_groups):
@@ -106,6 +106,6 @@ def sort_groups(n_groups: int, room: Room) -> int:
         marks[k + 1] += marks[k]
     for g in range(n_groups):
         k = SORTED + signed(load_u8(labels + g))
-        store_u32(room.order + 4 * marks[k], unsigned(g))
+        store_u32(scratch.order + 4 * marks[k], unsigned(g))
         marks[k] += 1
     return OK

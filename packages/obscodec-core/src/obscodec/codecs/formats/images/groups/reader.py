@@ -1,6 +1,6 @@
 """Reading the groups of a frame from their streams of bits."""
 
-from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, Room
+from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, Scratch
 from obscodec.codecs.formats.images.groups.classes import (
     ENDS,
     MAX_BITS,
@@ -32,29 +32,29 @@ from obscodec.streams import read_varint
 
 
 @compiled
-def decode_groups(at: int, end: int, geometry: Geometry, tables: int, room: Room) -> int:
-    """Read the modes and residuals of a frame into a room; returns a status.
+def decode_groups(at: int, end: int, geometry: Geometry, tables: int, scratch: Scratch) -> int:
+    """Read the modes and residuals of a frame into ``scratch``; returns a status.
 
     The lengths of its streams are at ``at``, and the last stream ends at ``end``, behind which :data:`SLACK` bytes are
     read. ``tables`` is the address of ``u64[16, 2048]``.
     """
-    marks = int64s_at(room.marks, (N_MARKS,))
+    marks = int64s_at(scratch.marks, (N_MARKS,))
     head_nbytes, at = _read_lengths(at, end, marks)
     if at < 0:
         return -at
-    status = decode_head(at, end, head_nbytes, geometry, tables, room)
+    status = decode_head(at, end, head_nbytes, geometry, tables, scratch)
     if status != OK:
         return status
-    sort_groups(geometry.n_groups, room)
+    sort_groups(geometry.n_groups, scratch)
     for j in range(marks[1]):
-        fill_zeros(_group(room, j), GROUP_NBYTES)
+        fill_zeros(_group(scratch, j), GROUP_NBYTES)
     last = 8 * (end - at)
     for k in range(1, RAW):
-        if not _decode_class(at, last, tables + k * TABLE_NBYTES, residuals_of_code(k), k, marks, room):
+        if not _decode_class(at, last, tables + k * TABLE_NBYTES, residuals_of_code(k), k, marks, scratch):
             return NO_SUCH_BITS
     for j in range(marks[RAW], marks[RAW + 1]):
         stream = POSITIONS + (j - marks[RAW] & N_STREAMS - 1)
-        out, bit = _group(room, j), marks[stream]
+        out, bit = _group(scratch, j), marks[stream]
         if bit > last:
             return NO_SUCH_BITS
         for target in range(out, out + GROUP_NBYTES, 4):
@@ -89,20 +89,20 @@ def _read_lengths(at: int, end: int, marks: Ints) -> tuple[int, int]:
 
 
 @inlined
-def _group(room: Room, j: int) -> int:
+def _group(scratch: Scratch, j: int) -> int:
     """The address of the residuals of a group, by its place among the sorted ones."""
-    return room.residuals + GROUP_STRIDE * signed(load_u32(room.order + 4 * j))
+    return scratch.residuals + GROUP_STRIDE * signed(load_u32(scratch.order + 4 * j))
 
 
 @compiled
-def decode_head(at: int, end: int, nbytes: int, geometry: Geometry, tables: int, room: Room) -> int:
+def decode_head(at: int, end: int, nbytes: int, geometry: Geometry, tables: int, scratch: Scratch) -> int:
     """Read the classes of the groups and the modes of the tiles from the bits at ``at``, which have ``nbytes``."""
     position, mask = 0, unsigned((1 << MAX_BITS) - 1)
-    table, target, step = tables + PAIRS * TABLE_NBYTES, room.labels, 2
+    table, target, step = tables + PAIRS * TABLE_NBYTES, scratch.labels, 2
     for part in range(2):
         n_codes = geometry.n_groups >> 1
         if part:
-            table, target, n_codes, step = tables + MODES * TABLE_NBYTES, room.modes, geometry.n_tiles, 1
+            table, target, n_codes, step = tables + MODES * TABLE_NBYTES, scratch.modes, geometry.n_tiles, 1
         done = 0
         while done < n_codes:
             if position > 8 * (end - at):
@@ -132,12 +132,17 @@ def _put_next(table: int, word: int, bit: int, out: int, width: int) -> tuple[in
 
 
 @inlined
-def _decode_class(at: int, last: int, table: int, width: int, k: int, marks: Ints, room: Room) -> bool:
+def _decode_class(at: int, last: int, table: int, width: int, k: int, marks: Ints, scratch: Scratch) -> bool:
     """Read the groups of a class; False if a stream goes beyond the bit ``last``."""
     j, behind = marks[k], marks[k + 1]
     bit0, bit1, bit2, bit3 = marks[POSITIONS], marks[POSITIONS + 1], marks[POSITIONS + 2], marks[POSITIONS + 3]
     while j + 4 <= behind:
-        out0, out1, out2, out3 = _group(room, j), _group(room, j + 1), _group(room, j + 2), _group(room, j + 3)
+        out0, out1, out2, out3 = (
+            _group(scratch, j),
+            _group(scratch, j + 1),
+            _group(scratch, j + 2),
+            _group(scratch, j + 3),
+        )
         if max(max(bit0, bit1), max(bit2, bit3)) > last:
             return False
         for _ in range(SIDE // width):
@@ -153,7 +158,7 @@ def _decode_class(at: int, last: int, table: int, width: int, k: int, marks: Int
         j += 4
     marks[POSITIONS], marks[POSITIONS + 1], marks[POSITIONS + 2], marks[POSITIONS + 3] = bit0, bit1, bit2, bit3
     for stream in range(POSITIONS, POSITIONS + behind - j):
-        out, bit = _group(room, j), marks[stream]
+        out, bit = _group(scratch, j), marks[stream]
         if bit > last:
             return False
         for _ in range(SIDE // width):

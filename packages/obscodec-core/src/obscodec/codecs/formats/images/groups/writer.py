@@ -1,6 +1,6 @@
 """Writing the groups of a frame as streams of bits."""
 
-from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, Room
+from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, GROUP_STRIDE, SIDE, Geometry, Scratch
 from obscodec.codecs.formats.images.groups.classes import (
     ENDS,
     LIMIT_OF,
@@ -52,30 +52,30 @@ def _put_code(code: int, word: int, filled: int, bits: int) -> tuple[int, int, i
 
 
 @compiled
-def encode_groups(out: int, most: int, geometry: Geometry, classes: int, codes: int, room: Room) -> int:
+def encode_groups(out: int, most: int, geometry: Geometry, classes: int, codes: int, scratch: Scratch) -> int:
     """Write the modes and residuals of a frame as :func:`decode_groups` reads them, unless they take ``most`` bytes.
 
     At ``classes`` is ``u8[N_KEYS]``, the class for each key of a group, and at ``codes`` ``u32[N_SYMBOLS]``, each code
     word, and its length from bit 16 on. Returns how many bytes there are; ``most`` if they are too many.
     """
-    marks, labels, bits = int64s_at(room.marks, (N_MARKS,)), room.labels, room.bits
+    marks, labels, bits = int64s_at(scratch.marks, (N_MARKS,)), scratch.labels, scratch.bits
     for g in range(geometry.n_groups):
-        store_u8(labels + g, load_u8(classes + group_key(room.residuals + GROUP_STRIDE * g)))
-    sort_groups(geometry.n_groups, room)
+        store_u8(labels + g, load_u8(classes + group_key(scratch.residuals + GROUP_STRIDE * g)))
+    sort_groups(geometry.n_groups, scratch)
     word, filled = unsigned(0), 0
     for g in range(0, geometry.n_groups, 2):
         code = _code(codes, PAIRS, 16 * signed(load_u8(labels + g)) + signed(load_u8(labels + g + 1)))
         word, filled, bits = _put_code(code, word, filled, bits)
     for t in range(geometry.n_tiles):
-        code = _code(codes, MODES, signed(load_u8(room.modes + t)))
+        code = _code(codes, MODES, signed(load_u8(scratch.modes + t)))
         word, filled, bits = _put_code(code, word, filled, bits)
     store_u64(bits, word)
     bits += filled + 7 >> 3
-    head_nbytes = bits - room.bits
+    head_nbytes = bits - scratch.bits
     for s in range(N_STREAMS):
-        stream, bits = bits, _write_stream(s, bits, codes, marks, room)
+        stream, bits = bits, _write_stream(s, bits, codes, marks, scratch)
         marks[ENDS + s] = bits - stream
-    nbytes = bits - room.bits + _varint_nbytes(head_nbytes)
+    nbytes = bits - scratch.bits + _varint_nbytes(head_nbytes)
     for s in range(N_STREAMS - 1):
         nbytes += _varint_nbytes(marks[ENDS + s])
     if nbytes >= most:
@@ -83,18 +83,18 @@ def encode_groups(out: int, most: int, geometry: Geometry, classes: int, codes: 
     here = write_varint(out, head_nbytes)
     for s in range(N_STREAMS - 1):
         here = write_varint(here, marks[ENDS + s])
-    copy(here, room.bits, bits - room.bits)
+    copy(here, scratch.bits, bits - scratch.bits)
     return nbytes
 
 
 @inlined
-def _write_stream(s: int, bits: int, codes: int, marks: Ints, room: Room) -> int:
+def _write_stream(s: int, bits: int, codes: int, marks: Ints, scratch: Scratch) -> int:
     """Write every fourth group of each class at the address ``bits``, from number ``s`` on; the address behind them."""
     word, filled = unsigned(0), 0
     for k in range(1, N_CLASSES):
         width, limit = residuals_of_code(k), LIMIT_OF[k]
         for j in range(marks[k] + s, marks[k + 1], N_STREAMS):
-            group = room.residuals + GROUP_STRIDE * signed(load_u32(room.order + 4 * j))
+            group = scratch.residuals + GROUP_STRIDE * signed(load_u32(scratch.order + 4 * j))
             for at in range(group, group + GROUP_NBYTES, SIDE):
                 if k == RAW:
                     for part in range(0, SIDE, 4):
@@ -123,6 +123,6 @@ def _varint_nbytes(value: int) -> int:
 
 
 def bits_nbytes(n_groups: int, n_modes: int) -> int:
-    """The bytes that :func:`encode_groups` may write at ``room.bits``."""
+    """The bytes that :func:`encode_groups` may write at ``scratch.bits``."""
     most_of_head = MAX_BITS * (n_groups // 2 + n_modes)
     return (most_of_head + MAX_BITS * GROUP_NBYTES * n_groups) // 8 + 8 * (N_STREAMS + 2)

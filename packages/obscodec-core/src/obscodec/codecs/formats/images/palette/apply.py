@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Room, row_offset
+from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Scratch, row_offset
 from obscodec.codecs.formats.images.palette.orders import N_FIRST, Orders, rank_after_two
 from obscodec.codecs.formats.images.palette.undo import ABOVE, ABOVE_LEFT, BEFORE, BEFORE_ABOVE, is_after_two, undo_tile
-from obscodec.codecs.formats.images.room import N_COLOURS
-from obscodec.codecs.formats.images.tiles import N_SPATIAL, fold_tile, is_narrow, vector_offset
+from obscodec.codecs.formats.images.scratch import N_COLOURS
+from obscodec.codecs.formats.images.tiles import N_SPATIAL, fold_tile, is_half, vector_offset
 from obscodec.codecs.formats.images.words import unzigzag_bytes
 from obscodec.kernels import compiled, inlined, load_u8, load_u64, signed, store_u8, store_u64, unsigned
 from obscodec.statuses import OK
@@ -22,21 +22,21 @@ _MANY: Final = 1 << 60  # more than any tile costs
 
 
 @compiled
-def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, orders: Orders, room: Room) -> int:
-    """Choose a mode for each tile of a frame, write it and the ranks of the pixels into the room; the largest mode.
+def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, orders: Orders, scratch: Scratch) -> int:
+    """Choose a mode for each tile of a frame, write it and the ranks of the pixels into ``scratch``; the largest mode.
 
     ``work`` and ``before`` are as in ``apply_tiles`` of ``tiles``, as is what becomes of the padding.
     """
-    stride, largest, residuals, modes = geometry.stride, 0, room.residuals, room.modes
+    stride, largest, residuals, modes = geometry.stride, 0, scratch.residuals, scratch.modes
     for y in range(0, SIDE * geometry.tiles_down, SIDE):
         for x in range(0, SIDE * geometry.tiles_across, SIDE):
             n_rows, n_columns = min(SIDE, geometry.height - y), min(SIDE, geometry.width - x)
             corner = (y + 1) * stride + SIDE + x
-            tile, kept, tried = work + corner, room.ranks, room.ranks + SIDE * SIDE
+            tile, kept, tried = work + corner, scratch.ranks, scratch.ranks + SIDE * SIDE
             mode, fewest, old = ABOVE_LEFT, _MANY, before + corner
             if n_vectors:
                 mode, fewest, old, kept, tried = _best_before(
-                    tile, old, n_vectors, kept, tried, y, x, n_rows, n_columns, geometry, orders, room
+                    tile, old, n_vectors, kept, tried, y, x, n_rows, n_columns, geometry, orders, scratch
                 )
             for one in (ABOVE_LEFT, ABOVE):
                 if fewest > 0:
@@ -45,7 +45,7 @@ def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, orde
                         mode, fewest = one, cost
                         kept, tried = tried, kept
             _write_residuals(mode, tile, old, kept, residuals, stride, n_rows, n_columns, orders)
-            if is_narrow(x, geometry):
+            if is_half(x, geometry):
                 fold_tile(residuals, 1)
             store_u8(modes, unsigned(mode))
             largest = max(largest, mode)
@@ -67,7 +67,7 @@ def _best_before(
     n_columns: int,
     geometry: Geometry,
     orders: Orders,
-    room: Room,
+    scratch: Scratch,
 ) -> tuple[int, int, int, int, int]:
     """The best mode after the frame before, its cost, where it leads, and the addresses of its ranks and of others.
 
@@ -78,7 +78,7 @@ def _best_before(
     if fewest > _DIFFERENT:
         for v in range(1, n_vectors):
             one = N_SPATIAL + 2 * v + BEFORE
-            offset, status = vector_offset(one, y, x, n_vectors, geometry, room)
+            offset, status = vector_offset(one, y, x, n_vectors, geometry, scratch)
             if status == OK:
                 most = fewest - _VECTOR_COST
                 cost = _cost(one, tile, corner + offset, tried, stride, n_rows, n_columns, most, orders)

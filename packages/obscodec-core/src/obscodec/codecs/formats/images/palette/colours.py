@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.images.geometry import SIDE, Geometry, Room
-from obscodec.codecs.formats.images.room import N_COLOURS, TABLE_BITS
+from obscodec.codecs.formats.images.geometry import SIDE, Geometry, Scratch
+from obscodec.codecs.formats.images.scratch import N_COLOURS, TABLE_BITS
 from obscodec.kernels import (
     compiled,
     inlined,
@@ -67,15 +67,15 @@ def load_key(pixel: int, geometry: Geometry) -> int:
 
 
 @compiled
-def find_places(frames: int, n_frames: int, n_known: int, geometry: Geometry, room: Room) -> tuple[int, int]:
-    """Find the place of each pixel of an item, and write it into the room.
+def find_places(frames: int, n_frames: int, n_known: int, geometry: Geometry, scratch: Scratch) -> tuple[int, int]:
+    """Find the place of each pixel of an item, and write it into ``scratch``.
 
     Colours that are not among the ``n_known`` ones of its table get places behind these, sorted by brightness; the
-    table and the colours of the room get them, too. Returns the number of colours, 257 if there are more than 256; and
-    that of pixels whose colours are new.
+    table and the colours of ``scratch`` get them, too. Returns the number of colours, 257 if there are more than
+    256; and that of pixels whose colours are new.
     """
-    table, keys = int64s_at(room.table, (1 << TABLE_BITS,)), int64s_at(room.colours, (N_COLOURS,))
-    n, mask, at, n_new = n_known, (1 << TABLE_BITS) - 1, room.places, 0
+    table, keys = int64s_at(scratch.table, (1 << TABLE_BITS,)), int64s_at(scratch.colours, (N_COLOURS,))
+    n, mask, at, n_new = n_known, (1 << TABLE_BITS) - 1, scratch.places, 0
     for k in range(n_frames):
         for y in range(geometry.height):
             pixel = frames + k * geometry.frame_nbytes + y * geometry.row_step
@@ -96,14 +96,14 @@ def find_places(frames: int, n_frames: int, n_known: int, geometry: Geometry, ro
                 at += 1
                 pixel += geometry.pixel_step
     if n > n_known:
-        _sort_places(n_known, n, at, room)
+        _sort_places(n_known, n, at, scratch)
     return n, n_new
 
 
 @compiled
-def _sort_places(n_known: int, n: int, end: int, room: Room) -> int:
+def _sort_places(n_known: int, n: int, end: int, scratch: Scratch) -> int:
     """Sort the colours of a palette from ``n_known`` on by brightness, and give the pixels their new places."""
-    palette = int64s_at(room.colours, (N_COLOURS,))
+    palette = int64s_at(scratch.colours, (N_COLOURS,))
     moved = np.empty(N_COLOURS, np.int64)  # where the colour of each new place was
     for k in range(n_known, n):
         key = palette[k]
@@ -118,7 +118,7 @@ def _sort_places(n_known: int, n: int, end: int, room: Room) -> int:
         new[k] = k
     for k in range(n_known, n):
         new[moved[k]] = k
-    for at in range(room.places, end):
+    for at in range(scratch.places, end):
         store_u8(at, unsigned(new[signed(load_u8(at))]))
     return OK
 
@@ -130,9 +130,9 @@ def _are_apart(geometry: Geometry) -> bool:
 
 
 @inlined
-def prepare_colours(n_colours: int, geometry: Geometry, room: Room) -> int:
+def prepare_colours(n_colours: int, geometry: Geometry, scratch: Scratch) -> int:
     """Make the keys of so many places into what :func:`get_colours` takes; places without a colour stay as they are."""
-    palette = int64s_at(room.colours, (N_COLOURS,))
+    palette = int64s_at(scratch.colours, (N_COLOURS,))
     if _are_apart(geometry):  # a channel in every other byte: a second pixel has room between them
         for k in range(n_colours):
             palette[k] = palette[k] & 0xFF | (palette[k] & 0xFF00) << 8 | (palette[k] & 0xFF0000) << 16
@@ -140,9 +140,9 @@ def prepare_colours(n_colours: int, geometry: Geometry, room: Room) -> int:
 
 
 @compiled
-def get_colours(work: int, frame: int, geometry: Geometry, plane: Geometry, room: Room) -> int:
+def get_colours(work: int, frame: int, geometry: Geometry, plane: Geometry, scratch: Scratch) -> int:
     """Write the pixels of a frame, from the places in its plane at ``work``; returns a status."""
-    palette, all_bits = int64s_at(room.colours, (N_COLOURS,)), unsigned(0)
+    palette, all_bits = int64s_at(scratch.colours, (N_COLOURS,)), unsigned(0)
     step, bits = geometry.channel_step, 16 if _are_apart(geometry) else 8
     for y in range(geometry.height):
         at, pixel = work + (y + 1) * plane.stride + SIDE, frame + y * geometry.row_step

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs.formats.images.room import N_COLOURS
+from obscodec.codecs.formats.images.scratch import N_COLOURS
 from obscodec.kernels import compiled, inlined, load_u8, load_u64, signed, trailing_zeros, unsigned
 from obscodec.segments import Bytes, Ints
 

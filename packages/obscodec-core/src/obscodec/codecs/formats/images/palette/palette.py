@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from obscodec.codecs.formats.images.geometry import plane_geometry
 from obscodec.codecs.formats.images.image_codec import ImageCodec
+from obscodec.codecs.formats.images.palette.decode import PLAIN, PRED, decode_items
 from obscodec.codecs.formats.images.palette.dictionary import Tables, tables_in
-from obscodec.codecs.formats.images.palette.frame_reader import PLAIN, PRED, decode_items
-from obscodec.codecs.formats.images.palette.frame_writer import encode_with
+from obscodec.codecs.formats.images.palette.encode import encode_with
 from obscodec.codecs.formats.images.palette.training import train
 from obscodec.codecs.formats.images.pred import Pred
-from obscodec.codecs.formats.images.room import N_COLOURS, new_room
+from obscodec.codecs.formats.images.scratch import N_COLOURS, new_scratch
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Bytes, Ints, Segments
@@ -102,8 +102,8 @@ class Palette(ImageCodec):
         for behind, encode in ((PLAIN, self._plain._encode_few), (PRED, self._pred.encode_rows)):
             which = [i for i, part in enumerate(parts) if not part]
             if self.dictionary or behind == PRED:
-                room = np.empty(len(which) * self.bound(), np.uint8)
-                for i, stream in zip(which, Segments.packed(room, encode(rows[which], room)), strict=True):
+                scratch = np.empty(len(which) * self.bound(), np.uint8)
+                for i, stream in zip(which, Segments.packed(scratch, encode(rows[which], scratch)), strict=True):
                     parts[i] = behind + stream.tobytes() if len(stream) else b""
         joined = b"".join(parts)
         out[: len(joined)] = np.frombuffer(joined, np.uint8)
@@ -113,7 +113,7 @@ class Palette(ImageCodec):
         """Decode all items of few colours in one compiled call, without the GIL, and the others in another one."""
         n_frames, geometry = self._frames
         tables, others = self._tables, np.empty(len(rows), np.uint8)
-        memory, room = new_room(geometry, n_frames)
+        memory, scratch = new_scratch(geometry, n_frames)
         status = decode_items(
             src.addresses(),
             src.lengths,
@@ -127,7 +127,7 @@ class Palette(ImageCodec):
             len(tables.keys),
             tuple(tables.orders),
             tables.books.tables.ctypes.data,
-            room,
+            scratch,
         )
         del memory  # not before
         check(status)

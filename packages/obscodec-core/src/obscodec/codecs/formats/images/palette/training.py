@@ -11,9 +11,9 @@ from obscodec.codecs.formats.images.geometry import Geometry, geometry_of, plane
 from obscodec.codecs.formats.images.groups import books_of, new_predicted, trained
 from obscodec.codecs.formats.images.palette.colours import Keys, brightness, keys_of
 from obscodec.codecs.formats.images.palette.dictionary import FINE, MAX_COST, AfterOne, Dictionary
-from obscodec.codecs.formats.images.palette.frame_writer import encode_with
+from obscodec.codecs.formats.images.palette.encode import encode_with
 from obscodec.codecs.formats.images.pred import Pred
-from obscodec.codecs.formats.images.room import N_COLOURS
+from obscodec.codecs.formats.images.scratch import N_COLOURS
 from obscodec.codecs.formats.images.sections import PREDICTED
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints

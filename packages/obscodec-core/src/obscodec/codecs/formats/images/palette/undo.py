@@ -4,7 +4,7 @@ from typing import Final
 
 from obscodec.codecs.formats.images.geometry import SIDE, row_offset
 from obscodec.codecs.formats.images.palette.orders import N_FIRST, Orders, late_colour
-from obscodec.codecs.formats.images.room import N_COLOURS
+from obscodec.codecs.formats.images.scratch import N_COLOURS
 from obscodec.codecs.formats.images.tiles import N_SPATIAL
 from obscodec.codecs.formats.images.words import zigzag_bytes
 from obscodec.kernels import compiled, inlined, load_u8, load_u64, signed, store_u8, store_u64, unsigned

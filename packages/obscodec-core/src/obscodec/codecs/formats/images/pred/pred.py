@@ -1,4 +1,4 @@
-"""``pred``: images as what their pixels have more than a prediction from their neighbours."""
+"""``pred``: images as the differences of their pixels from a prediction by their neighbours."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from obscodec.codecs.formats.images.groups import Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.images.image_codec import ImageCodec
-from obscodec.codecs.formats.images.pred.frame_reader import decode_items
-from obscodec.codecs.formats.images.pred.frame_writer import encode_items
-from obscodec.codecs.formats.images.room import new_room
+from obscodec.codecs.formats.images.pred.decode import decode_items
+from obscodec.codecs.formats.images.pred.encode import encode_items
+from obscodec.codecs.formats.images.scratch import new_scratch
 from obscodec.codecs.formats.images.sections import PREDICTED
 from obscodec.errors import SpecError
 from obscodec.layout import Layout, Rows
@@ -103,17 +103,17 @@ class Pred(ImageCodec):
 
     def _encode(self, rows: Rows, out: Bytes, codes: int) -> Ints:
         (n_frames, geometry), classes = self._frames, self._books.classes.ctypes.data if codes else 0
-        lengths, (memory, room) = np.zeros(len(rows), np.int64), new_room(geometry, n_frames)
-        encode_items(rows, n_frames, tuple(geometry), classes, codes, out, lengths, room)
+        lengths, (memory, scratch) = np.zeros(len(rows), np.int64), new_scratch(geometry, n_frames)
+        encode_items(rows, n_frames, tuple(geometry), classes, codes, out, lengths, scratch)
         del memory  # not before
         return lengths
 
     def _decode(self, src: Segments, rows: Rows, n_wanted: Ints) -> None:
         """Decode all items in one compiled call, without the GIL."""
         (n_frames, geometry), books = self._frames, None if self.fast else self._books
-        memory, room = new_room(geometry, n_frames)
+        memory, scratch = new_scratch(geometry, n_frames)
         tables = books.tables.ctypes.data if books else 0
         where = src.addresses(), src.lengths
-        status = decode_items(*where, rows, n_frames, n_wanted, tuple(geometry), tables, room)
+        status = decode_items(*where, rows, n_frames, n_wanted, tuple(geometry), tables, scratch)
         del memory, books  # not before
         check(status)

@@ -4,7 +4,7 @@ Pixels become residuals and back. A tile never knows how its residuals are writt
 """
 
 from obscodec.codecs.formats.images.tiles.colour_transform import transform_bits, undo_transform
-from obscodec.codecs.formats.images.tiles.narrow import fold_tile, is_narrow, unfold_tile
+from obscodec.codecs.formats.images.tiles.half_tiles import fold_tile, is_half, unfold_tile
 from obscodec.codecs.formats.images.tiles.prediction import (
     MAX_VECTORS,
     N_MODES,
@@ -23,7 +23,7 @@ __all__ = [
     "apply_tiles",
     "find_vectors",
     "fold_tile",
-    "is_narrow",
+    "is_half",
     "transform_bits",
     "undo_tile",
     "undo_transform",

@@ -7,14 +7,14 @@ left; from 3 on they also name a vector into the frame before.
 
 from typing import Final
 
-from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Room, row_offset
+from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Scratch, row_offset
 from obscodec.codecs.formats.images.tiles.colour_transform import (
     N_TRANSFORMS,
     PLANE_NBYTES,
     apply_best_transform,
     transform_bits,
 )
-from obscodec.codecs.formats.images.tiles.narrow import fold_tile, is_narrow
+from obscodec.codecs.formats.images.tiles.half_tiles import fold_tile, is_half
 from obscodec.codecs.formats.images.words import add_bytes, bits_of_bytes, subtract_bytes, sum_bytes_up_to, zigzag_bytes
 from obscodec.kernels import compiled, inlined, load_i8, load_u8, load_u64, store_u8, store_u64, unsigned
 from obscodec.statuses import NO_SUCH_MODE, OK, OUTSIDE_PADDING
@@ -80,7 +80,7 @@ def undo_tile(kind: int, target: int, before: int, residuals: int, geometry: Geo
 
 
 @inlined
-def vector_offset(kind: int, y: int, x: int, n_vectors: int, geometry: Geometry, room: Room) -> tuple[int, int]:
+def vector_offset(kind: int, y: int, x: int, n_vectors: int, geometry: Geometry, scratch: Scratch) -> tuple[int, int]:
     """Where the vector of a kind leads a tile with the corner ``y, x``, as a distance in bytes; and a status."""
     offset, status = 0, OK
     if kind >= N_SPATIAL:
@@ -88,7 +88,7 @@ def vector_offset(kind: int, y: int, x: int, n_vectors: int, geometry: Geometry,
         if vector >= n_vectors:
             status = NO_SUCH_MODE
         else:
-            down, right = load_i8(room.vectors + 2 * vector), load_i8(room.vectors + 2 * vector + 1)
+            down, right = load_i8(scratch.vectors + 2 * vector), load_i8(scratch.vectors + 2 * vector + 1)
             if not (0 <= y + down <= SIDE * (geometry.tiles_down - 1)):
                 status = OUTSIDE_PADDING
             if not (0 <= x + right <= SIDE * (geometry.tiles_across - 1)):
@@ -98,14 +98,14 @@ def vector_offset(kind: int, y: int, x: int, n_vectors: int, geometry: Geometry,
 
 
 @compiled
-def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, room: Room) -> int:
+def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, scratch: Scratch) -> int:
     """Choose a mode for each tile of a frame, and compute its residuals.
 
     The padding of the frame becomes its prediction, which costs nothing: its residuals are 0. ``work`` is the address
-    of the planes of the frame, ``before`` of those of the frame before. The room has ``n_vectors`` vectors, none if
+    of the planes of the frame, ``before`` of those of the frame before. ``scratch`` has ``n_vectors`` vectors, none if
     there is no frame before, and gets the modes and the residuals. Returns the largest kind.
     """
-    residuals, modes, n_bits, largest = room.residuals, room.modes, transform_bits(geometry.n_channels), 0
+    residuals, modes, n_bits, largest = scratch.residuals, scratch.modes, transform_bits(geometry.n_channels), 0
     for y in range(0, SIDE * geometry.tiles_down, SIDE):
         for x in range(0, SIDE * geometry.tiles_across, SIDE):
             n_rows, n_columns = min(SIDE, geometry.height - y), min(SIDE, geometry.width - x)
@@ -113,7 +113,7 @@ def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, room
             offset = (y + 1) * geometry.stride + SIDE + x
             tile, old, kind, fewest = work + offset, before + offset, ABOVE, 1 << 60
             if n_vectors:
-                fewest, kind, old = _best_before(tile, before, n_vectors, n_rows, mask, y, x, geometry, room)
+                fewest, kind, old = _best_before(tile, before, n_vectors, n_rows, mask, y, x, geometry, scratch)
                 kind += N_SPATIAL
             if fewest > 0:
                 bits, spatial = _best_spatial(tile, n_rows, mask, geometry)
@@ -124,7 +124,7 @@ def apply_tiles(work: int, before: int, n_vectors: int, geometry: Geometry, room
             mode = kind << n_bits
             if n_bits and fewest > 0:
                 mode |= apply_best_transform(residuals)
-            if is_narrow(x, geometry):
+            if is_half(x, geometry):
                 fold_tile(residuals, geometry.n_channels)
             store_u8(modes, unsigned(mode))
             modes += 1
@@ -189,7 +189,7 @@ def _temporal_bits(tile: int, old: int, n_rows: int, mask: int, geometry: Geomet
 
 @inlined
 def _best_before(
-    tile: int, before: int, n_vectors: int, n_rows: int, mask: int, y: int, x: int, geometry: Geometry, room: Room
+    tile: int, before: int, n_vectors: int, n_rows: int, mask: int, y: int, x: int, geometry: Geometry, scratch: Scratch
 ) -> tuple[int, int, int]:
     """Fewest bits, kind behind ``N_SPATIAL``, and address of the tile of the frame before."""
     corner = before + (y + 1) * geometry.stride + SIDE + x
@@ -197,7 +197,7 @@ def _best_before(
     old = corner
     if fewest > _DIFFERENT:
         for v in range(1, n_vectors):
-            offset, status = vector_offset(N_SPATIAL + 2 * v, y, x, n_vectors, geometry, room)
+            offset, status = vector_offset(N_SPATIAL + 2 * v, y, x, n_vectors, geometry, scratch)
             if status == OK:
                 bits, kind = _temporal_bits(tile, corner + offset, n_rows, mask, geometry)
                 if bits + _VECTOR_BITS < fewest:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from obscodec.codecs.formats.images.geometry import SIDE, Geometry, Room
+from obscodec.codecs.formats.images.geometry import SIDE, Geometry, Scratch
 from obscodec.codecs.formats.images.tiles.prediction import MAX_VECTORS
 from obscodec.codecs.formats.images.words import bits_of_bytes, subtract_bytes, zigzag_bytes
 from obscodec.kernels import compiled, int64s_at, load_u64, store_u8, unsigned
@@ -16,13 +16,13 @@ _LEAST_SAVED: Final = 16  # bits that a vector saves in the tiles that are searc
 
 
 @compiled
-def find_vectors(work: int, before: int, geometry: Geometry, room: Room) -> int:
-    """Write the vectors that save most into a room, down and right, and return their number.
+def find_vectors(work: int, before: int, geometry: Geometry, scratch: Scratch) -> int:
+    """Write the vectors that save most into ``scratch``, down and right, and return their number.
 
     The first one is 0, 0. Only the first plane is searched, every other row of a tile. ``work`` is the address of the
     planes of the frame, ``before`` of those of the frame before.
     """
-    saved, vectors = int64s_at(room.saved, (N_TRIED,)), room.vectors
+    saved, vectors = int64s_at(scratch.saved, (N_TRIED,)), scratch.vectors
     saved[:] = 0
     for tile in range(_EVERY // 2, geometry.n_tiles, _EVERY):
         y, x = SIDE * (tile // geometry.tiles_across), SIDE * (tile % geometry.tiles_across)

@@ -14,26 +14,26 @@ from obscodec_sb3.base import each
 Buffer = TypeVar("Buffer")
 
 
-class TakenOut(NamedTuple):
+class Excluded(NamedTuple):
     """Which transitions are not sampled. A change makes another object; there is none for no transitions."""
 
     cells: Ints  # i64[n], rising: row * n_envs + env
     n_envs: int
 
     @classmethod
-    def of(cls, cells: Ints, n_envs: int) -> TakenOut | None:
+    def of(cls, cells: Ints, n_envs: int) -> Excluded | None:
         """Those in some cells, in any order."""
         return cls(np.unique(cells), n_envs) if len(cells) else None
 
-    def without_row(self, row: int) -> TakenOut | None:
+    def without_row(self, row: int) -> Excluded | None:
         """Those of other rows."""
         begin, end = np.searchsorted(self.cells, (row * self.n_envs, (row + 1) * self.n_envs))
         if begin == end:
             return self
-        return TakenOut.of(np.delete(self.cells, slice(begin, end)), self.n_envs)
+        return Excluded.of(np.delete(self.cells, slice(begin, end)), self.n_envs)
 
     def are_in(self, rows: Ints) -> npt.NDArray[np.bool_]:
-        """``bool[n, n_envs]``: which transitions of ``n`` rows are taken out."""
+        """``bool[n, n_envs]``: which transitions of ``n`` rows are excluded."""
         return np.isin(rows[:, None] * self.n_envs + np.arange(self.n_envs), self.cells)
 
     def draw_others(self, batch_size: int, rows: range, buffer_size: int) -> tuple[Ints, Ints]:

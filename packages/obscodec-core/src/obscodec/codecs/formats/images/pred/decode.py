@@ -5,7 +5,7 @@ from obscodec.codecs.formats.images.geometry import (
     GROUPS_OF_TILE,
     SIDE,
     Geometry,
-    Room,
+    Scratch,
     clear_margins,
     get_frame,
     put_frame,
@@ -13,7 +13,7 @@ from obscodec.codecs.formats.images.geometry import (
 from obscodec.codecs.formats.images.sections import AS_IS, read_frame, read_size, skip_sizes
 from obscodec.codecs.formats.images.tiles import (
     MAX_VECTORS,
-    is_narrow,
+    is_half,
     transform_bits,
     undo_tile,
     undo_transform,
@@ -41,12 +41,12 @@ def decode_items(
 
     The stream of an item has ``lengths[i]`` bytes at ``addresses[i]``, ``i64[n]`` both. It fills the row ``rows[i]``,
     ``u8[n, nbytes]``, with the first ``wanted[i]`` of its ``n_frames`` frames, one or more, of the geometry
-    ``of_frame``. ``tables`` is as in ``read_frame``; ``places`` are the addresses of a room that no other call uses
-    meanwhile.
+    ``of_frame``. ``tables`` is as in ``read_frame``; ``places`` are those of a ``Scratch``, which no other call
+    uses meanwhile.
     """
-    geometry, room = Geometry(*of_frame), Room(*places)
+    geometry, scratch = Geometry(*of_frame), Scratch(*places)
     frame_nbytes = geometry.frame_nbytes
-    work, before = room.work, room.work + geometry.work_nbytes
+    work, before = scratch.work, scratch.work + geometry.work_nbytes
     clear_margins(work, geometry)
     for i in range(len(addresses)):
         at, end = addresses[i], addresses[i] + lengths[i]
@@ -69,7 +69,7 @@ def decode_items(
                 if k < wanted[i] - 1:
                     put_frame(work, target, geometry)
             else:
-                status = _decode_frame(body, nbytes, work, before, MAX_VECTORS if k else 0, geometry, tables, room)
+                status = _decode_frame(body, nbytes, work, before, MAX_VECTORS if k else 0, geometry, tables, scratch)
                 if status != OK:
                     return status
                 get_frame(work, target, geometry)
@@ -81,21 +81,21 @@ def decode_items(
 
 @inlined
 def _decode_frame(
-    body: int, nbytes: int, work: int, before: int, most_vectors: int, geometry: Geometry, tables: int, room: Room
+    body: int, nbytes: int, work: int, before: int, most_vectors: int, geometry: Geometry, tables: int, scratch: Scratch
 ) -> int:
     """Decode a frame into planes; see ``read_frame``."""
-    n_vectors, status = read_frame(body, nbytes, most_vectors, geometry, tables, room)
+    n_vectors, status = read_frame(body, nbytes, most_vectors, geometry, tables, scratch)
     if status != OK:
         return status
-    residuals, modes, n_bits = room.residuals, room.modes, transform_bits(geometry.n_channels)
+    residuals, modes, n_bits = scratch.residuals, scratch.modes, transform_bits(geometry.n_channels)
     for y in range(0, SIDE * geometry.tiles_down, SIDE):
         for x in range(0, SIDE * geometry.tiles_across, SIDE):
             mode = signed(load_u8(modes))
             kind, transform = mode >> n_bits, mode & (1 << n_bits) - 1
-            offset, status = vector_offset(kind, y, x, n_vectors, geometry, room)
+            offset, status = vector_offset(kind, y, x, n_vectors, geometry, scratch)
             if status != OK:
                 return status
-            if is_narrow(x, geometry):
+            if is_half(x, geometry):
                 unfold_tile(residuals, geometry.n_channels)
             if transform:
                 undo_transform(transform, residuals)

@@ -15,8 +15,8 @@ TABLE_BITS: Final = 10  # of the number of entries of a table of colours
 _MOST_OF_TILE: Final = 3 * GROUPS_OF_TILE * GROUP_NBYTES
 
 
-def new_room(geometry: Geometry, n_frames: int) -> tuple[Bytes, tuple[int, ...]]:
-    """Memory for items of ``n_frames`` frames, and the addresses of a ``Room`` in it, in a plain tuple.
+def new_scratch(geometry: Geometry, n_frames: int) -> tuple[Bytes, tuple[int, ...]]:
+    """Memory for items of ``n_frames`` frames, and the addresses of a ``Scratch`` in it, in a plain tuple.
 
     Each part begins a line of the cache.
     """

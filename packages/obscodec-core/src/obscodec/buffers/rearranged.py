@@ -1,4 +1,4 @@
-"""Columns: the steps of a buffer, laid out for another number of environments."""
+"""Rearranged: the steps of a buffer, laid out for another number of environments."""
 
 from collections.abc import Callable
 from heapq import heappop, heapreplace
@@ -16,12 +16,12 @@ Bools = npt.NDArray[np.bool_]
 _NOTHING = -1  # in the place of an environment, or a number
 
 
-class Columns(NamedTuple):
+class Rearranged(NamedTuple):
     """Which step of which environment goes where, by the numbers of steps, counted from the oldest one.
 
     Each column is for an environment. It has parts of episodes in the order of time, whole episodes if possible: an
-    episode is cut where a column is full. Columns are about equally far at all times, so that the oldest steps go first
-    as before.
+    episode is cut where a column is full. All columns are about equally far at all times, so that the oldest steps
+    go first as before.
 
     Attributes:
         steps: ``i64[n_rows, n_envs]``, the steps; those before the oldest one, of stacks, have numbers below 0.
@@ -33,7 +33,7 @@ class Columns(NamedTuple):
     Example:
         >>> def scan(steps):  # an episode of 3 steps, then one of 5
         ...     return np.isin(steps, [2, 7])[:, None], np.ones((len(steps), 1), np.bool_)
-        >>> Columns.of(8, 1, 2, 4, scan).steps.T.tolist()
+        >>> Rearranged.of(8, 1, 2, 4, scan).steps.T.tolist()
         [[0, 1, 2, 7], [3, 4, 5, 6]]
     """
 
@@ -49,18 +49,18 @@ class Columns(NamedTuple):
         n_steps: int,
         n_envs: int,
         n_columns: int,
-        room: int,
+        capacity: int,
         scan: Callable[[Ints], tuple[Bools, Bools]],
         before: Callable[[Ints, Ints], Ints] | None = None,
         reach: int = 0,
     ) -> Self:
-        """The columns of a buffer.
+        """The steps of a buffer.
 
         Args:
             n_steps: how many steps of each environment it has.
             n_envs: how many environments it has.
             n_columns: how many environments there will be.
-            room: for how many steps of each of these there is room, besides those that only stacks need.
+            capacity: for how many steps of each of these there is room, besides those that only stacks need.
             scan: see ``Ends.up_to``.
             before: called with steps and their environments, ``i64[n]``; returns how many steps before each its stack
                 has. Then places may stay empty. With None, all places of the rows are filled: fewer than
@@ -76,15 +76,15 @@ class Columns(NamedTuple):
             context = before(np.minimum(begin, end - 1), envs) if before else np.zeros_like(begin)
             there = begin < end
             of_parts = begin[there], end[there], envs[there], context[there]
-            columns = cls._laid_out(_placed(*of_parts, n_columns, reach), n_columns, n_left_out)
-            n_above = int(columns.drawn[:-room].sum()) if len(columns.steps) > room else 0
+            made = cls._laid_out(_placed(*of_parts, n_columns, reach), n_columns, n_left_out)
+            n_above = int(made.drawn[:-capacity].sum()) if len(made.steps) > capacity else 0
             if not n_above:
-                return columns._replace(**{name: getattr(columns, name)[-room - reach :] for name in cls._fields[:4]})
+                return made._replace(**{name: getattr(made, name)[-capacity - reach :] for name in cls._fields[:4]})
             n_left_out += n_above
 
     @classmethod
     def _laid_out(cls, placed: Ints, n_columns: int, n_left_out: int) -> Self:
-        """The columns of ``i64[n, 6]``: column, row, environment, first step, first drawn step, end of each part."""
+        """The steps of ``i64[n, 6]``: column, row, environment, first step, first drawn step, end of each part."""
         column, row, env, first, drawn, end = placed.T
         lengths = end - first
         heights = np.bincount(column, lengths, n_columns).astype(np.int64)
@@ -107,7 +107,7 @@ class Columns(NamedTuple):
         return np.where(self.envs == _NOTHING, _NOTHING, rows * n_envs + self.envs)
 
     @staticmethod
-    def taken(items: npt.NDArray[Any], numbers: Ints) -> npt.NDArray[Any]:
+    def picked(items: npt.NDArray[Any], numbers: Ints) -> npt.NDArray[Any]:
         """A new array ``[n_rows, n_envs, ...]`` of the items with some :meth:`numbers`; zeros for -1."""
         made, there = np.zeros((*numbers.shape, *items.shape[2:]), items.dtype), numbers != _NOTHING
         made[there] = items.reshape(-1, *items.shape[2:])[numbers[there]]
@@ -148,7 +148,7 @@ def _n_of_oldest(first: Ints, end: Ints, n: int) -> Ints:
 
 
 def _placed(begin: Ints, end: Ints, envs: Ints, context: Ints, n_columns: int, reach: int) -> Ints:
-    """See :meth:`Columns._laid_out`: each part goes to the column that is least filled."""
+    """See :meth:`Rearranged._laid_out`: each part goes to the column that is least filled."""
     parts = [*zip(*(x.tolist() for x in (envs, begin, end, context)), strict=True)]
     least = -(-int((end - begin + context).sum()) // n_columns)
     # At each cut, the steps that stacks need come a second time, and a column may have no room for more than these.

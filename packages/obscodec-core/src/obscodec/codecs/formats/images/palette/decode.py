@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Room, clear_margins
+from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Scratch, clear_margins
 from obscodec.codecs.formats.images.palette.colours import get_colours, prepare_colours
 from obscodec.codecs.formats.images.palette.orders import Orders
 from obscodec.codecs.formats.images.palette.undo import mode_status, undo_tile
-from obscodec.codecs.formats.images.room import N_COLOURS
+from obscodec.codecs.formats.images.scratch import N_COLOURS
 from obscodec.codecs.formats.images.sections import read_frame, read_size, skip_sizes
-from obscodec.codecs.formats.images.tiles import MAX_VECTORS, is_narrow, unfold_tile, vector_offset
+from obscodec.codecs.formats.images.tiles import MAX_VECTORS, is_half, unfold_tile, vector_offset
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
@@ -41,8 +41,8 @@ def decode_items(
     ``others``, ``u8[n]``, is filled with 0, or with the bytes before the stream of another codec. Colours and orders
     are as in ``encode_items``.
     """
-    geometry, plane, orders, room = Geometry(*of_frame), Geometry(*of_plane), Orders(*of_orders), Room(*places)
-    work, before = room.work, room.work + plane.plane_nbytes
+    geometry, plane, orders, scratch = Geometry(*of_frame), Geometry(*of_plane), Orders(*of_orders), Scratch(*places)
+    work, before = scratch.work, scratch.work + plane.plane_nbytes
     clear_margins(work, plane)
     for i in range(len(addresses)):
         target, end = address(rows) + i * rows.shape[1], addresses[i] + lengths[i]
@@ -52,7 +52,7 @@ def decode_items(
         others[i] = len(PRED) if n_colours == 0 else len(PLAIN) * (n_colours == N_COLOURS + 2 and n_known > 0)
         if others[i]:
             continue
-        at = _read_colours(at, end, known, n_known, n_colours + n_known - 1, geometry, room)
+        at = _read_colours(at, end, known, n_known, n_colours + n_known - 1, geometry, scratch)
         if at < 0:
             return -at
         body = skip_sizes(at, end, n_frames)
@@ -62,9 +62,9 @@ def decode_items(
             nbytes, at = read_size(at, body, end, k == n_frames - 1)
             if nbytes < 1 or nbytes > geometry.frame_nbytes:
                 return NO_SUCH_FRAME
-            status = _decode_frame(body, nbytes, work, before, MAX_VECTORS if k else 0, plane, orders, tables, room)
+            status = _decode_frame(body, nbytes, work, before, MAX_VECTORS if k else 0, plane, orders, tables, scratch)
             if status == OK:
-                status = get_colours(work, target, geometry, plane, room)
+                status = get_colours(work, target, geometry, plane, scratch)
             if status != OK:
                 return status
             target += geometry.frame_nbytes
@@ -74,18 +74,20 @@ def decode_items(
 
 
 @inlined
-def _read_colours(at: int, end: int, known: int, n_known: int, n_colours: int, geometry: Geometry, room: Room) -> int:
-    """Put the known colours and those at ``at`` into the room; the address behind these, or minus a status."""
+def _read_colours(
+    at: int, end: int, known: int, n_known: int, n_colours: int, geometry: Geometry, scratch: Scratch
+) -> int:
+    """Put the known colours and those at ``at`` into ``scratch``; the address behind these, or minus a status."""
     if n_colours > N_COLOURS or (n_colours - n_known) * geometry.n_channels > end - at:
         return -MANY_COLOURS
-    copy(room.colours, known, 8 * N_COLOURS)
+    copy(scratch.colours, known, 8 * N_COLOURS)
     for k in range(n_known, n_colours):
         key = 0
         for c in range(geometry.n_channels):
             key |= signed(load_u8(at + c)) << 8 * c
-        store_u64(room.colours + 8 * k, unsigned(key))
+        store_u64(scratch.colours + 8 * k, unsigned(key))
         at += geometry.n_channels
-    prepare_colours(n_colours, geometry, room)
+    prepare_colours(n_colours, geometry, scratch)
     return at
 
 
@@ -99,23 +101,23 @@ def _decode_frame(
     plane: Geometry,
     orders: Orders,
     tables: int,
-    room: Room,
+    scratch: Scratch,
 ) -> int:
     """Decode a frame into the plane at ``work``; see ``read_frame``."""
-    n_vectors, status = read_frame(body, nbytes, most_vectors, plane, tables, room)
+    n_vectors, status = read_frame(body, nbytes, most_vectors, plane, tables, scratch)
     if status != OK:
         return status
-    residuals, modes = room.residuals, room.modes
+    residuals, modes = scratch.residuals, scratch.modes
     for y in range(0, SIDE * plane.tiles_down, SIDE):
         for x in range(0, SIDE * plane.tiles_across, SIDE):
             mode = signed(load_u8(modes))
             status = mode_status(mode)
             if status != OK:
                 return status
-            offset, status = vector_offset(mode, y, x, n_vectors, plane, room)
+            offset, status = vector_offset(mode, y, x, n_vectors, plane, scratch)
             if status != OK:
                 return status
-            if is_narrow(x, plane):
+            if is_half(x, plane):
                 unfold_tile(residuals, 1)
             corner = (y + 1) * plane.stride + SIDE + x
             undo_tile(mode, work + corner, before + corner + offset, residuals, plane.stride, orders)

@@ -1,6 +1,6 @@
 """Items of ``pred`` to streams."""
 
-from obscodec.codecs.formats.images.geometry import Geometry, Room, clear_margins, put_frame
+from obscodec.codecs.formats.images.geometry import Geometry, Scratch, clear_margins, put_frame
 from obscodec.codecs.formats.images.sections import AS_IS, PREDICTED, size_bound, write_frame, write_sizes
 from obscodec.codecs.formats.images.tiles import apply_tiles, find_vectors
 from obscodec.kernels import address, compiled, copy, store_u8, store_u64, unsigned
@@ -24,11 +24,11 @@ def encode_items(
 
     ``out`` is filled with the streams, one behind the other, or for :data:`PREDICTED` with all frames; ``lengths``,
     ``i64[n]``, with their bytes. ``classes`` and ``codes`` are as in ``write_frame``; ``places`` are the addresses of a
-    room that no other call uses meanwhile.
+    scratch that no other call uses meanwhile.
     """
-    geometry, room = Geometry(*of_frame), Room(*places)
+    geometry, scratch = Geometry(*of_frame), Scratch(*places)
     frame_nbytes, item_nbytes = geometry.frame_nbytes, rows.shape[1]
-    work, before, here = room.work, room.work + geometry.work_nbytes, address(out)
+    work, before, here = scratch.work, scratch.work + geometry.work_nbytes, address(out)
     clear_margins(work, geometry)
     sizes_nbytes = 0 if codes == PREDICTED else size_bound(frame_nbytes) * (n_frames - 1)
     for i in range(len(rows)):
@@ -36,19 +36,19 @@ def encode_items(
         at = body
         for k in range(n_frames):
             put_frame(work, source, geometry)
-            n_vectors = find_vectors(work, before, geometry, room) if k else 0
-            largest = apply_tiles(work, before, n_vectors, geometry, room)
-            nbytes = write_frame(at, frame_nbytes, largest, geometry, classes, codes, room)
+            n_vectors = find_vectors(work, before, geometry, scratch) if k else 0
+            largest = apply_tiles(work, before, n_vectors, geometry, scratch)
+            nbytes = write_frame(at, frame_nbytes, largest, geometry, classes, codes, scratch)
             if nbytes > frame_nbytes and codes != PREDICTED:
                 store_u8(at, unsigned(AS_IS))
                 copy(at + 1, source, frame_nbytes)
                 nbytes = 1 + frame_nbytes
                 put_frame(work, source, geometry)
-            store_u64(room.sizes + 8 * k, unsigned(nbytes))
+            store_u64(scratch.sizes + 8 * k, unsigned(nbytes))
             at += nbytes
             source += frame_nbytes
             work, before = before, work
-        here = at if codes == PREDICTED else write_sizes(here, body, at, n_frames, room)
+        here = at if codes == PREDICTED else write_sizes(here, body, at, n_frames, scratch)
         if here - begin > item_nbytes and codes != PREDICTED:
             store_u8(begin, unsigned(AS_IS))
             copy(begin + 1, address(rows) + i * item_nbytes, item_nbytes)

@@ -1,4 +1,4 @@
-"""Tiles of which a frame has few columns, at most four: one group has the residuals of all rows, and the other none."""
+"""Half tiles, of which a frame has four columns at most: one group has all residuals, and the other none."""
 
 from typing import Final
 
@@ -7,19 +7,19 @@ from obscodec.codecs.formats.images.tiles.colour_transform import PLANE_NBYTES
 from obscodec.kernels import compiled, fill_zeros, inlined, load_u32, load_u64, store_u64, unsigned
 from obscodec.statuses import OK
 
-_MOST_COLUMNS: Final = SIDE // 2  # of a narrow tile, so that a word has two rows
+_MOST_COLUMNS: Final = SIDE // 2  # of a half tile, so that a word has two rows
 _N_PAIRS: Final = SIDE // 2  # of rows
 
 
 @inlined
-def is_narrow(x: int, geometry: Geometry) -> bool:
-    """Whether the tiles whose first column is ``x`` are narrow."""
+def is_half(x: int, geometry: Geometry) -> bool:
+    """Whether the tiles whose first column is ``x`` are half tiles."""
     return geometry.width - x <= _MOST_COLUMNS
 
 
 @compiled
 def fold_tile(residuals: int, n_planes: int) -> int:
-    """Move the rows of a narrow tile together, two in a word; ``residuals`` is the address of its groups."""
+    """Move the rows of a half tile together, two in a word; ``residuals`` is the address of its groups."""
     for upper in range(residuals, residuals + n_planes * PLANE_NBYTES, PLANE_NBYTES):
         for k in range(_N_PAIRS):
             first, second = upper + row_offset(2 * k), upper + row_offset(2 * k + 1)
