@@ -329,7 +329,8 @@ MASK = "a MaskedArray would lose its mask: fill it, as in x.filled(0), or store 
 def test_masked_observations_of_a_rollout_are_refused():
     rollouts = replay(CompressedRolloutBuffer, device="cpu")
     obs = np.ma.masked_array(np.zeros((1, 4, 40, 40), np.uint8))
-    refused(obscodec.DTypeError, MASK, rollouts.add, obs, *[np.zeros(1)] * 3, torch.zeros(1), torch.zeros(1))
+    text = f"observations: {MASK}"
+    refused(obscodec.DTypeError, text, rollouts.add, obs, *[np.zeros(1)] * 3, torch.zeros(1), torch.zeros(1))
     buffer = replay(CompressedDictReplayBuffer, DICT, device="cpu")
     good = zeros_of(DICT)
     for key in good:

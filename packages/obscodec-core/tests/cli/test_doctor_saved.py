@@ -62,7 +62,8 @@ def test_an_item_that_can_not_be_decoded(tmp_path, monkeypatch):
     # As if the checksums were those of these bytes.
     monkeypatch.setattr("obscodec.snapshots.reader._MIN_MAPPED_NBYTES", 0)
     monkeypatch.setattr(saved, "load", partial(obscodec.load, mmap=True))
-    with pytest.raises(SnapshotError, match=f"^{re.escape(str(tmp_path))} has a content that .* can't be decoded: "):
+    text = f"{tmp_path} has content that obscodec never writes: "
+    with pytest.raises(SnapshotError, match=rf"^{re.escape(text)}.* can't be decoded: "):
         saved_items(tmp_path, 20)
 
 
