@@ -26,16 +26,16 @@ import pytest
 from coding_counts import coded
 
 CODECS = ("delta-rle", "zstd:1", "auto")
-FILES = {
+FILES = {  # those that take longest first
     "stable-baselines3": (
-        "test_buffers.py",
         "test_dict_env.py",
         "test_her.py",
-        "test_n_step_replay.py",
         "test_save_load.py",
         "test_vec_normalize.py",
+        "test_n_step_replay.py",
+        "test_buffers.py",
     ),
-    "sb3-contrib": ("test_dict_env.py", "test_invalid_actions.py", "test_lstm.py", "test_save_load.py"),
+    "sb3-contrib": ("test_save_load.py", "test_invalid_actions.py", "test_dict_env.py", "test_lstm.py"),
 }
 # Tests of how well an algorithm learns, and of a model with large layers: four minutes with vectors and networks.
 LEFT_OUT = "not test_ppo_lstm_performance and not test_save_load_large_model"
