@@ -95,4 +95,4 @@ def test_what_has_no_memory_is_undone_in_a_new_process(kind: str) -> None:
 def test_forks_beside_threads(kind: str) -> None:
     """A process may be forked while other threads sample and add; the child ends, and has whole items."""
     program = HERE / "fork_beside_threads_torchrl.py"
-    assert run_python(program, kind, 8, timeout=200).endswith("all children ended\n")
+    assert run_python(program, kind, 4, timeout=200).endswith("all children ended\n")

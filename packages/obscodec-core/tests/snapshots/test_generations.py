@@ -237,7 +237,7 @@ def test_a_thread_appends_to_a_store_while_it_is_written(tmp_path):
         time.sleep(0)
 
     with meanwhile(play), Snapshot(tmp_path) as snapshot:
-        for _ in range(20):
+        for _ in range(14):
             n_before = len(ids)
             snapshot.write(store)
             snapshot.wait()
