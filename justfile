@@ -98,12 +98,12 @@ _alone folder module extras absent:
     build/alone/bin/python -m pytest {{ parallel }} $(python3 tests/mutants.py --ids packages/{{ folder }}) \
         --pyargs {{ module }}
 
-# The examples with few steps, two at a time: each waits for one thing after the other.
+# The examples with few steps, two at a time: installing and most of training use one processor.
 example:
     printf "%s\n" "dqn_atari.py --steps 600" "cleanrl_dqn.py --steps 600 --n-envs 2 --n-step 3 --prioritized" \
         "envpool_dqn.py --steps 2560" "ppo_rollout.py --steps 1024 --rollout 64" "dreamer_sequences.py --steps 600" \
         "drq_mujoco.py --steps 200" "torchrl_dqn.py --steps 400" torchrl_epochs.py \
-        | xargs --max-procs 2 --replace sh -c "uv run examples/{}"
+        | xargs -P 2 -I {} sh -c "uv run examples/{}"
 
 # The tests that take less than two seconds, as the README says.
 test:

@@ -158,13 +158,7 @@ def among(found: str, known: Iterable[str], meant: str | None) -> str:
 
 
 def refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError, as Python does, if there are any ``names``: arguments that ``what`` does not have.
-
-    Example:
-        >>> refuse_unknown("Storage", ["codecs"], ["size", "codec"])
-        Traceback (most recent call last):
-        TypeError: Storage got an unexpected keyword argument 'codecs', did you mean 'codec'? There are size, codec
-    """
+    """Raise TypeError, as Python does, if there are any ``names``: arguments that ``what`` does not have."""
     if (name := next(iter(names), None)) is not None:
         raise TypeError(among(f"{what} got an unexpected keyword argument {name!r}", known, closest(name, known)))
 
@@ -174,17 +168,6 @@ def says_arguments(of: F) -> F:
 
     Errors of a constructor name the class that was called, which may be a subclass. Type checkers and ``inspect`` see
     the signature as it is.
-
-    Example:
-        >>> @says_arguments
-        ... class Storage:
-        ...     def __init__(self, size: int, codec: str = "auto") -> None: ...
-        >>> Storage(3, codecs="raw")
-        Traceback (most recent call last):
-        TypeError: Storage got an unexpected keyword argument 'codecs', did you mean 'codec'? There are size, codec
-        >>> Storage()
-        Traceback (most recent call last):
-        TypeError: Storage() missing 1 required positional argument: 'size'
     """
     if isinstance(of, type):
         of.__init__ = says_arguments(of.__init__)  # type: ignore[misc]

@@ -15,17 +15,6 @@ class Fixed(Generic[T]):
 
     Args:
         remedy: what to do in place of an assignment.
-
-    Example:
-        >>> class Ring:
-        ...     capacity: Fixed[int] = Fixed("make a new ring")
-        ...     def __init__(self, capacity: int) -> None:
-        ...         self.capacity = capacity
-        >>> Ring(3).capacity
-        3
-        >>> Ring(3).capacity = 4
-        Traceback (most recent call last):
-        AttributeError: capacity of a Ring can't be changed, it is 3: make a new ring
     """
 
     def __init__(self, remedy: str) -> None:
@@ -51,19 +40,7 @@ class Fixed(Generic[T]):
 
 
 class Option:
-    """An option of a constructor that can be read, and stays as the dictionary ``_given`` of the object has it.
-
-    Example:
-        >>> class Storage:
-        ...     codec = Option()
-        ...     def __init__(self, **given: object) -> None:
-        ...         self._given = given
-        >>> Storage(codec="raw").codec
-        'raw'
-        >>> Storage(codec="raw").codec = "auto"
-        Traceback (most recent call last):
-        AttributeError: codec of a Storage can't be changed, it is 'raw': make another one
-    """
+    """An option of a constructor that can be read, and stays as the dictionary ``_given`` of the object has it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name

@@ -9,14 +9,7 @@ OURS = {"obscodec": _CORE, **{name: name for name in ("obscodec-cupy", "obscodec
 
 
 def install_command(package: str) -> str:
-    """What to type to install a package, which may be named with extras or versions.
-
-    Example:
-        >>> install_command("zarr>=3.1")
-        "pip install 'zarr>=3.1'"
-        >>> install_command("obscodec[cli]")
-        "in a checkout of https://github.com/obscodec/obscodec, pip install 'packages/obscodec-core[cli]'"
-    """
+    """What to type to install a package, which may be named with extras or versions."""
     name, bracket, extras = package.partition("[")
     if name not in OURS:
         return f"pip install {shlex.quote(package)}"

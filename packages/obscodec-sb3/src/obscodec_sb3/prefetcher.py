@@ -10,16 +10,7 @@ _MAX_AHEAD = 2
 
 
 class Prefetcher:
-    """Decodes the next batch in the background, one for each of the last two kinds of batches.
-
-    Example:
-        >>> import numpy as np
-        >>> from obscodec import AutoStore, Layout, TensorArray
-        >>> array = TensorArray.zeros((10,), AutoStore(Layout((84, 84), np.uint8)))
-        >>> ahead = Prefetcher()
-        >>> ahead.next(32, lambda: DeferredRead(lambda: array[np.zeros(32, int)])).result().shape
-        (32, 84, 84)
-    """
+    """Decodes the next batch in the background, one for each of the last two kinds of batches."""
 
     def __init__(self) -> None:
         self._started: dict[Hashable, DeferredRead] = {}

@@ -25,14 +25,6 @@ class RemoteObject:
     The other processes are those that multiprocessing starts from this one, directly or not. Each call runs in a thread
     of its own in this process, side by side with other calls, and its result is sent by value. If the target has a
     ``lock``, it is held while a result is pickled. A ``RemoteObject`` does not keep its target alive.
-
-    Example:
-        >>> import numpy as np
-        >>> from obscodec import FrameStore, Layout
-        >>> store = FrameStore(Layout((2,), "uint8"), block_frames=1)
-        >>> remote = RemoteObject(store)
-        >>> remote.call("append", np.arange(6, dtype=np.uint8).reshape(3, 2))  # in a worker
-        array([1, 2, 3])
     """
 
     def __init__(self, target: object) -> None:

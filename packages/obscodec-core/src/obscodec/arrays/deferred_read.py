@@ -47,17 +47,6 @@ class DeferredRead:
             in the memory of the GPU of the store.
         convert: called with all tensors of a store, a numpy array; returns an array of another library.
         at_once: stores whose tensors the function looks at; indexing their arrays decodes.
-
-    Example:
-        >>> from obscodec import AutoStore, Layout, TensorArray
-        >>> store = AutoStore(Layout((84, 84), np.uint8))
-        >>> obs, next_obs = TensorArray.zeros((10, 2), store), TensorArray.zeros((10, 2), store)
-        >>> next_obs[3] = np.ones((2, 84, 84), np.uint8)
-        >>> deferred = DeferredRead(lambda: {"before": obs[3], "after": next_obs[3:5, 0]})
-        >>> deferred.start()
-        >>> batch = deferred.result()
-        >>> batch["before"].max(), batch["after"].max(axis=(1, 2))
-        (np.uint8(0), array([1, 0], dtype=uint8))
     """
 
     def __init__(

@@ -49,18 +49,6 @@ class WriteBuffer:
         row_shape: the shape of a row, ``(n_envs, *shape)``.
         dtype: the dtype of a row.
         waiting: where each waiting row of an array lies in this buffer, in the order of their arrival.
-
-    Example:
-        >>> import numpy as np, obscodec
-        >>> store = obscodec.AutoStore(obscodec.Layout((84, 84), np.uint8))
-        >>> array = obscodec.TensorArray.zeros((10, 2), store, write_buffer=WriteBuffer(store, n_envs=2))
-        >>> array[3] = np.ones((2, 84, 84), np.uint8)
-        >>> store.stats().n_tensors
-        0
-        >>> array[3].min()
-        np.uint8(1)
-        >>> store.stats().n_tensors
-        2
     """
 
     store: Fixed[Store] = Fixed(_MAKE_ANOTHER)

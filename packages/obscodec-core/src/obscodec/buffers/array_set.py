@@ -42,12 +42,6 @@ class ArraySet:
             store differ in shape or dtype.
         DTypeError: an argument has another type.
         FieldError: a field shares the store of a field that does not exist, or that has no store of its own.
-
-    Example:
-        >>> arrays = ArraySet({"image": Field((84, 84), np.uint8), "vector": Field((3,), np.float32)}, n_envs=2)
-        >>> obs = {name: arrays.zeros("obs", name, 1000) for name in arrays.fields}
-        >>> type(obs["image"]).__name__, type(obs["vector"]).__name__
-        ('TensorArray', 'ndarray')
     """
 
     def __init__(self, fields: Mapping[str, Field], n_envs: int = 1, threads: int | None = None) -> None:

@@ -46,12 +46,6 @@ class BufferOptions(Generic[K]):
         SpecError: a spec or a budget is malformed.
         ShapeError: a number is out of range.
         DTypeError: an argument has another type.
-
-    Example:
-        >>> options = BufferOptions(codec={"image": "delta-rle"})
-        >>> fields = options.fields_of({"image": Layout((84, 84), "uint8"), "vector": Layout((3,), "float32")})
-        >>> fields["image"].codec, fields["vector"].codec
-        ('delta-rle', 'auto')
     """
 
     def __init__(self, **given: Unpack[BufferKeywords[K]]) -> None:

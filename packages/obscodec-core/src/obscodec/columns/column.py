@@ -37,12 +37,6 @@ class Column(NDArrayOperatorsMixin):
     Attributes:
         dtype: the dtype of the numbers.
         words: ``i64[N_WORDS]``, by which kernels find the items.
-
-    Example:
-        >>> rewards = Column.zeros((1000, 2), np.float32)
-        >>> rewards[3] = [1, -0.5]
-        >>> rewards[2:4].tolist(), rewards.memory_bytes
-        ([[0.0, 0.0], [1.0, -0.5]], 2000)
     """
 
     def __init__(self, items: Numbers, dtype: np.dtype[Any] | None = None) -> None:

@@ -32,13 +32,6 @@ class ColumnReader:
 
     Args:
         groups: contiguous arrays; those of a group have one dtype and one shape.
-
-    Example:
-        >>> rewards, dones = (Column.zeros((9, 2), np.float32) for _ in range(2))
-        >>> rewards[3] = [1, -0.5]
-        >>> ColumnReader([rewards, dones]).take(np.array([3, 3]), np.array([1, 0]))
-        [array([[-0.5,  1. ],
-               [ 0. ,  0. ]], dtype=float32)]
     """
 
     def __init__(self, *groups: Sequence[Column]) -> None:

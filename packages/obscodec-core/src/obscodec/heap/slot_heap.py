@@ -80,12 +80,6 @@ class SlotHeap:
     Raises:
         DTypeError: an argument is of another type.
         ShapeError: a number is out of range.
-
-    Example:
-        >>> heap = SlotHeap(10)
-        >>> heap.put([3, 7], Segments.of([b"abc", b"de"]))
-        >>> [bytes(stream) for stream in heap.get([7, 3])]
-        [b'de', b'abc']
     """
 
     max_bytes: Fixed[int | None] = Fixed("make another heap, and put the streams of this one into it")

@@ -144,7 +144,7 @@ def _next_run(runs: int, runs_end: int, n_left: int, n_literals: int) -> tuple[i
 def apply_patch(frame: int, nbytes: int, runs: int, runs_end: int, literals: int, literals_end: int) -> tuple[int, int]:
     """Turn a frame in a :func:`frame_scratch` into the next one.
 
-    Whatever the two sections hold, nothing is written outside of the room, and nothing read outside of the sections.
+    Whatever the two sections hold, nothing is written outside of the scratch, and nothing read outside of the sections.
 
     Returns:
         The addresses behind what was read of the runs and of the literals; minus a status in place of the first if the

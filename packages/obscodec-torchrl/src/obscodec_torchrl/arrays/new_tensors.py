@@ -85,14 +85,6 @@ class NewTensors:
 
     Raises:
         ShapeError, DTypeError, IndexError or HeapFull: an array or the index does not fit, or there is no room.
-
-    Example:
-        >>> from obscodec import FrameStore, Layout
-        >>> store, frames = FrameStore(Layout((84, 84), np.uint8)), np.ones((3, 84, 84), np.uint8)
-        >>> obs, next_obs = TensorArray.zeros((100,), store), TensorArray.zeros((100,), store)
-        >>> NewTensors([obs, next_obs], [frames[:2], frames[1:]], slice(3, 5)).put()
-        >>> obs[2:6].mean(axis=(1, 2))
-        array([0., 1., 1., 0.])
     """
 
     def __init__(

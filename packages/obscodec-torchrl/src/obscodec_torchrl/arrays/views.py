@@ -22,14 +22,6 @@ class DrawnArray(TensorArray):
 
     Raises:
         IndexError: the index, of the axes before the items, is out of range.
-
-    Example:
-        >>> from obscodec import FrameStore, Layout
-        >>> frames = TensorArray.zeros((100,), FrameStore(Layout((84, 84), np.uint8)))
-        >>> drawn = DrawnArray(frames, [3, 5])
-        >>> frames[5] = np.ones((84, 84), np.uint8)
-        >>> int(drawn[...].max()), int(frames[5].max())
-        (0, 1)
     """
 
     def __init__(self, array: TensorArray, index: Index) -> None:
@@ -54,10 +46,6 @@ class PartArray:
     """Parts of the items of a compressed array, decoded. It is read-only: a write would change nothing but a copy.
 
     It has the attributes of a :class:`TensorArray`, each number being an item of its own.
-
-    Example:
-        >>> PartArray(np.arange(6).reshape(2, 3))[1]
-        array([3, 4, 5])
     """
 
     def __init__(self, numbers: ArrayLike) -> None:
@@ -87,12 +75,7 @@ class PartArray:
 
 
 def strides_of(ids: npt.NDArray[np.generic], item: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, in elements, of an ndarray that has an item of the shape ``item`` for each id.
-
-    Example:
-        >>> strides_of(np.zeros((100, 2), int), (84, 84))
-        (14112, 7056, 84, 1)
-    """
+    """The strides, in elements, of an ndarray that has an item of the shape ``item`` for each id."""
     n = math.prod(item)
     return *(stride // ids.itemsize * n for stride in ids.strides), *_contiguous(item)
 

@@ -16,10 +16,6 @@ class StoreOptions:
 
     Numbers become whole numbers, a number for ``frame_stack`` a :class:`FrameStack`. The codec None stands for tensors
     that are not compressed.
-
-    Example:
-        >>> StoreOptions(frame_stack=4, max_bytes=1e9).max_bytes
-        1000000000
     """
 
     codec: str | None = "auto"
