@@ -81,3 +81,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for what in needed:
         if not _HAS[what]:
             pytest.skip(f"needs {what}, which {platform.system()} {platform.release()} does not have here")
+
+
+@pytest.fixture(autouse=True)
+def choices_are_made_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a store choose its codec in the call that is due, as if there were no other thread, so that tests know when.
+
+    Not in tests that are marked ``in_background``, nor in processes that tests start.
+    """
+    if request.node.get_closest_marker("in_background") is None and find_spec("obscodec") is not None:
+        from obscodec.stores.auto import move
+
+        monkeypatch.setattr(move._MOVER, "put", _no_thread)
+
+
+def _no_thread(job: object) -> None:
+    raise RuntimeError("can't start new thread")

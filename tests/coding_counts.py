@@ -17,7 +17,7 @@ from obscodec.frames import FrameLog, StepWriter, block_queue, sealer
 from obscodec.frames.block_coder import BlockCoder
 from obscodec.segments import Segments
 from obscodec.stores import AutoStore
-from obscodec.stores.auto import auto_store
+from obscodec.stores.auto import auto_store, move
 
 
 class CodingCounts:
@@ -45,6 +45,7 @@ class CodingCounts:
         self._stores: WeakKeyDictionary[StepWriter, AutoStore] = WeakKeyDictionary()
         block_queue._MANY_BLOCKS = 1, 1
         sealer.n_processors = lambda: 1  # none in the background
+        move._MOVER.put = _no_thread
         self._watch(
             AutoStore, "take_in", lambda store, tensors, which, streams, ids: self._give(store, tensors, streams)
         )
@@ -118,6 +119,10 @@ class CodingCounts:
         streams = log.heap.locate(numbers)
         self.decoded += int(np.count_nonzero(streams.lengths))
         self.compressed += sum(bool(len(block) and (log.coder.patches or block[0])) for block in streams)
+
+
+def _no_thread(job: object) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def coded(counts: Mapping[str, Mapping[str, int]]) -> tuple[set[str], set[str], str]:

@@ -72,6 +72,7 @@ BUFFERS = {
             seen = wall[:, i : i + 48] + rng.integers(2, size=(48, 48, 3), dtype=np.uint8)
             few = rng.integers(2, size=(48, 48, 1), dtype=np.uint8) * np.uint8([9, 80, 200])
             buffer.append(camera=seen, colours=wall[:, i : i + 48] // 64 * 50 + few)
+        buffer.decide()
         buffer.sample(256)
         specs = {store.choice.chosen.spec for store in buffer.stores}
         assert "pred" in specs and "palette" in specs, specs

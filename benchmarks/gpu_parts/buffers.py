@@ -38,6 +38,7 @@ class Transitions:
         arrays = [TensorArray.zeros((self.n_steps, self.n_envs), store) for _ in range(2)]
         for t in range(self.n_steps):
             self.assign(arrays, t)
+        store.decide()
         return arrays
 
     def assign(self, arrays: list[TensorArray], t: int) -> None:

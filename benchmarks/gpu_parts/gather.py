@@ -81,6 +81,7 @@ def _filled(case: Case, heap: str) -> list[TensorArray]:
         rows = np.array(order[t : t + 8])
         for array, tensors in zip(arrays, case.tensors, strict=True):
             array[rows] = tensors[rows]
+    store.decide()
     return arrays
 
 

@@ -9,6 +9,7 @@ from obscodec import AutoStore, Layout, TensorArray
 from obscodec.arrays import write_buffer
 from obscodec.codecs.formats.images.groups.books import books_from, built_in
 from obscodec.runtime import says_memory_error
+from obscodec.stores.auto import move
 
 SHAPE = DEPTH, 40, 40
 
@@ -34,12 +35,18 @@ def appended(codec: str, dtype: str, decide_after: int | None) -> int:
     return n_failed
 
 
+def in_the_caller(job: object) -> None:
+    """In place of a thread: only allocations of the caller fail."""
+    raise RuntimeError("can't start new thread")
+
+
 def decided() -> int:
     """Stores that decide while allocations fail: on the same tensors, one after the other."""
     n_failed, player = 0, Player(0, side=40, p_new=0)  # fast codecs suffice: with those for images, it takes minutes
     tensors = np.concatenate([player.step() for _ in range(20)])
     store = AutoStore(Layout(SHAPE, np.uint8), decide_after=30)
     array = TensorArray.zeros((40,), store)
+    move._MOVER.put = in_the_caller
     array[:] = tensors  # compiles
     stores = []
 

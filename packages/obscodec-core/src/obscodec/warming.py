@@ -30,7 +30,7 @@ from obscodec.stores import AutoStore, FrameStore
 
 ENTRY_POINT_GROUP = "obscodec.warm"
 _SIDE = 32  # of frames, which have the 1 KiB from which fields are compressed
-_N_STEPS = 300  # a store decides after 256 tensors
+_N_STEPS = 300
 _BATCH = 32
 _SPECS = "auto", "zstd:3", "delta-rle|lz4:6", "delta-rle|zstd:3"
 _FEW_BYTES = 8 << 20
@@ -101,6 +101,9 @@ def write_and_sample() -> None:
         buffers[0].append(**dict.fromkeys(of_frames, frames[i]), done=np.full(2, i % 50 == 0))
         buffers[1].append(obs=obs, next_obs=next_obs)
         buffers[2].append(obs=np.moveaxis(obs, 1, -1))
+        if i == _N_STEPS // 2:
+            for buffer in buffers:
+                buffer.decide()
     for buffer in buffers:
         buffer.sample(_BATCH, 0)
         with temporary_folder() as folder:
@@ -136,8 +139,10 @@ def narrow_numbers() -> None:
     for dtype in (np.float32, np.float64):
         frames = (_frames() / 255).astype(dtype)
         buffer = RingBuffer(_N_STEPS, {"frame": Field(frames.shape[2:], dtype)}, 2)
-        for frame in frames:
+        for i, frame in enumerate(frames):
             buffer.append(frame=frame)
+            if i == _N_STEPS // 2:
+                buffer.decide()
         buffer.sample(_BATCH, 0)
 
 

@@ -6,6 +6,7 @@ import time
 import pytest
 from faults import at_any_time, at_every_line
 from forked import exit_status, forked
+from new_python import run_python
 from obscodec.runtime import Background
 
 
@@ -60,3 +61,39 @@ def test_a_forked_process_has_a_thread_of_its_own():
     child = forked(go_on)  # waits for what runs
     assert running.is_done
     assert exit_status(child) == 0
+
+
+ENDS = """
+import atexit, time
+
+def after_the_end():
+    for job in jobs:
+        try:
+            job.result()
+        except BaseException as error:
+            print(repr(error))
+    try:
+        background.submit(print)
+    except RuntimeError as error:
+        print(repr(error))
+
+atexit.register(after_the_end)  # before others, so it is called after theirs
+
+import numpy as np
+from obscodec import encode
+from obscodec.runtime import Background
+
+def encode_for_ever():
+    while True:
+        encode(x, "delta-rle")
+
+background, x = Background(), np.arange(1 << 22, dtype=np.uint8)
+encode(x, "delta-rle")
+jobs = [background.submit(encode_for_ever), background.submit(lambda: print("never"))]
+time.sleep(0.2)
+"""
+
+
+def test_python_exits_while_a_kernel_runs_in_the_background():
+    ending = "RuntimeError('Python is about to exit')"
+    assert run_python("-c", ENDS, timeout=60).splitlines() == ["SystemExit()", ending, ending]

@@ -194,6 +194,16 @@ class CompressedBuffer(buffers.BaseBuffer):
             return super().to_torch(array, copy)
         return th.as_tensor(array).pin_memory().to(self.device, non_blocking=True)
 
+    def decide(self) -> None:
+        """Wait until the codecs are chosen, by the steps so far, and all observations are compressed with them.
+
+        Without this call, both happen in the background as soon as there are ``decide_after`` observations.
+        """
+        with self._lock:
+            self._arrays.flush()
+        for store in self._arrays.own_stores:
+            store.decide()
+
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long sampling took.
 

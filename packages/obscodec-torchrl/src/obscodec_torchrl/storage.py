@@ -343,6 +343,14 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
         tree_map(write_leaf, data, storage)
 
+    def decide(self) -> None:
+        """Wait until the codecs are chosen, by the rows so far, and all tensors are compressed with them.
+
+        Without this call, both happen in the background as soon as there are ``decide_after`` tensors.
+        """
+        for store in self.stores():
+            store.decide()
+
     def stats(self) -> BufferStats:
         """Statistics of the storage and of each leaf; see ``obscodec.stats.BufferStats``."""
         rows = {".".join(path): leaf[: self._len_along_dim0] for path, leaf in leaves(self._storage).items()}

@@ -201,10 +201,14 @@ class ArraySet:
         )
         return lost
 
-    def stats(self, n_tensors: int) -> BufferStats:
-        """What the arrays hold, if ``n_tensors`` items of each were written. Steps that wait are stored first."""
+    def flush(self) -> None:
+        """Store the steps that wait."""
         for write_buffer in self._write_buffers.values():
             write_buffer.flush()
+
+    def stats(self, n_tensors: int) -> BufferStats:
+        """What the arrays hold, if ``n_tensors`` items of each were written. Steps that wait are stored first."""
+        self.flush()
         plain = dict.fromkeys(self.fields, 0)
         for _, field in self._arrays:
             plain[field] += n_tensors * self.fields[field].layout.nbytes

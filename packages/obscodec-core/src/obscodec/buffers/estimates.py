@@ -104,9 +104,10 @@ def estimate(
             buffer = RingBuffer(n, _fields(step, codec), n_envs)
         buffer.append(**step)
     assert buffer is not None
+    buffer.decide()
     n_full = -(-steps // n_envs)
     stats = buffer.stats().projected(n, n_full)
-    assert stats.projected_bytes is not None  # it has seen enough to decide
+    assert stats.projected_bytes is not None  # it has decided
     fields = {name: _of_field(name, buffer, stats, n_full / n) for name in buffer.fields}
     return Estimate(
         steps,

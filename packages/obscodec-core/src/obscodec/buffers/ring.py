@@ -467,6 +467,16 @@ class RingBuffer:
         found: Ints = np.unique(np.concatenate(stacked), axis=0)
         return found[found[:, 0] >= 0]
 
+    def decide(self) -> None:
+        """Wait until the codecs are chosen, by the steps so far, and all observations are compressed with them.
+
+        Without this call, both happen in the background as soon as there are ``decide_after`` observations.
+        """
+        with self._lock:
+            self._set.flush()
+        for store in self.stores:
+            store.decide()
+
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""
         with self._lock:

@@ -177,8 +177,7 @@ class FrameLog:
                 disk_bytes=heap.disk_bytes,
                 growing_bytes=growing_bytes(n_frames, heap, self.open, self.coder)
                 + heap.table_bytes
-                + self._table_nbytes
-                - table_bytes(self.first, self.block_frames),
+                + self._table_nbytes,
             )
 
     @property
@@ -193,7 +192,8 @@ class FrameLog:
 
     @property
     def _table_nbytes(self) -> int:
-        return table_bytes(self.n, self.block_frames) + self.stacks.nbytes
+        """Bytes of the tables, as far as they were ever used."""
+        return table_bytes(self.n - self.first, self.block_frames) + self.stacks.nbytes
 
     def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints) -> None:
         """Store stacks of frames; a frame that is known is not stored again.

@@ -17,13 +17,13 @@ class SlotTable:
     def __init__(self, n_slots: int) -> None:
         self.n_slots = n_slots
         self.entries = new_table((max(1, n_slots), 3), np.uint32)
-        self._n_used = 0  # no slot from here on was ever used
+        self._first_used, self._n_used = n_slots, 0  # no slot before the one, and from the other on, was ever used
         self._changed: set[int] | None = None  # slots; None while nobody watches
 
     @property
     def nbytes(self) -> int:
         """Bytes for the slots that were ever used."""
-        return self.entries[: self._n_used].nbytes
+        return self.entries[self._first_used : self._n_used].nbytes
 
     def find(self, slots: Ints) -> npt.NDArray[np.int64]:
         """``i64[3, n]``: the chunk of each stream, its offset, its length; all 0 for a slot that holds nothing."""
@@ -51,7 +51,10 @@ class SlotTable:
         """
         before = self.find(slots)
         self.note(slots)
-        self._n_used = max(self._n_used, int(slots.max()) + 1)
+        self._first_used, self._n_used = (
+            min(self._first_used, int(slots.min())),
+            max(self._n_used, int(slots.max()) + 1),
+        )
         self.entries[slots] = entries
         return before
 
@@ -63,7 +66,8 @@ class SlotTable:
     def grow(self, n_slots: int) -> None:
         """Make room for more slots."""
         grown = new_table((n_slots, 3), np.uint32)
-        grown[: self._n_used] = self.entries[: self._n_used]
+        used = slice(self._first_used, self._n_used)
+        grown[used] = self.entries[used]
         self.entries, self.n_slots = grown, n_slots
 
     def watch(self) -> None:

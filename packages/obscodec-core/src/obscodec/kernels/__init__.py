@@ -11,6 +11,7 @@ from obscodec.kernels.compiler import (
     inlined,
     is_on_disk,
     kernels_here,
+    release_left_locks,
 )
 from obscodec.kernels.memory import (
     LINE_NBYTES,
@@ -68,6 +69,7 @@ __all__ = [
     "load_u64",
     "move",
     "prefetch",
+    "release_left_locks",
     "signed",
     "store_u8",
     "store_u16",

@@ -6,11 +6,13 @@ import logging
 import mmap
 import os
 import pickle
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from llvmlite.binding.ffi import lib  # type: ignore[import-untyped]
 from numba import njit
 from numba.core.caching import FunctionCache
 from numba.core.compiler_lock import global_compiler_lock
@@ -22,7 +24,9 @@ UNCACHED = (
     "numba finds no writable folder for compiled kernels, so each process compiles them anew, for 10 to 30 seconds: "
     "set NUMBA_CACHE_DIR to a folder that this user can write"
 )
-COMPILING: object = getattr(global_compiler_lock, "_lock", None)  # the lock that a thread holds while it compiles
+COMPILING: Any = getattr(global_compiler_lock, "_lock", None)  # the lock that a thread holds while it compiles
+_LOCKS = [lock for lock in (COMPILING, getattr(getattr(lib, "_lock", None), "_lock", None)) if lock is not None]
+_LOCKING = {"numba.core.compiler_lock", "llvmlite.binding.ffi"}  # where these are taken
 # What reading a damaged pickle raises, such as of a file that lost its content when a machine went down.
 _DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError)
 _LEAST_NBYTES = 1 << 24  # of memory that LLVM needs to load a kernel; most take 1 to 4 MB
@@ -110,6 +114,23 @@ def compiled(function: F, inline: Literal["never", "always"] = "never", *, nogil
         kernel._cache = _Files(function)  # type: ignore[attr-defined, no-untyped-call]
     _kernels.append(kernel)
     return kernel
+
+
+def release_left_locks() -> None:
+    """Release the locks of numba and of LLVM that an exception from a signal handler has left to this thread.
+
+    They take them in a line of Python, and enter ``with`` in a later one. Once that happened, this thread could compile
+    kernels, and load them, and others would wait for ever.
+    """
+    left = [lock for lock in _LOCKS if lock._is_owned()]
+    frame = sys._getframe() if left else None
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _LOCKING:
+            return  # this call is made in the middle of theirs
+        frame = frame.f_back
+    for lock in left:
+        while lock._is_owned():
+            lock.release()
 
 
 def kernels_here() -> KernelNames:

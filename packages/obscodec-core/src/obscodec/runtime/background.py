@@ -1,26 +1,37 @@
 """Background: a thread that works for all stores of a process."""
 
 import _thread
+import atexit
+import ctypes
 import os
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import nullcontext, suppress
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar, cast
 
 from obscodec.runtime.lock import LockOrder, PicklableLock
 
 T = TypeVar("T")
 _CHECK_S = 0.05
+_MOST_END_S = 10.0
+_ENDING = "Python is about to exit"
 
 
 class Job(Generic[T]):
-    """A call in the background."""
+    """A call in the background.
+
+    Attributes:
+        has_begun: whether the call has begun.
+        is_done: whether it has ended.
+        error: what it raised.
+    """
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.has_begun = False
         self.is_done = False
+        self.error: BaseException | None = None
         self._work: Callable[[], T] | None = work
         self._result: T | None = None
-        self._error: BaseException | None = None
         self._running = _thread.allocate_lock()
         self._running.acquire()
 
@@ -32,7 +43,15 @@ class Job(Generic[T]):
         try:
             self._result = work()
         except BaseException as error:
-            self._error = error
+            self.error = error
+        self._finish()
+
+    def give_up(self, error: BaseException) -> None:
+        """Raise ``error`` for all who wait for the call, which will not be made."""
+        self.error = error
+        self._finish()
+
+    def _finish(self) -> None:
         self._work = None
         self.is_done = True
         self._running.release()
@@ -46,8 +65,8 @@ class Job(Generic[T]):
     def result(self) -> T:
         """What the call returned, as soon as it has ended; or the exception that it raised."""
         self.wait()
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return cast("T", self._result)
 
 
@@ -55,16 +74,21 @@ class Background:
     """A thread that makes one call after the other. The process is not forked in the middle of a call.
 
     A forked process has a thread of its own; a job of the process before it will never be done there. The lock that
-    delays forks has its place in the ``order`` before all locks that calls take.
+    delays forks has its place in the ``order`` before all locks that calls take; with None, forks do not wait for
+    calls, which take long and hold locks for what must not be cut.
 
     Not by ``concurrent.futures``: an exception from a signal handler while a ``ThreadPoolExecutor`` takes a call can
     leave one of its locks taken, and the next call would wait for ever. This class has no lock in Python.
     """
 
-    def __init__(self, order: LockOrder = LockOrder.BACKGROUND) -> None:
-        self._working = PicklableLock(order)
+    def __init__(self, order: LockOrder | None = LockOrder.BACKGROUND) -> None:
+        self._working = nullcontext() if order is None else PicklableLock(order)
         self._jobs: SimpleQueue[Job[object]] | None = None
         self._process = 0  # which has the thread
+        self._thread = 0
+        self._running = _thread.allocate_lock()  # taken as long as the thread runs
+        self._has_ended = False
+        atexit.register(self._end)
 
     def submit(self, work: Callable[[], T]) -> Job[T]:
         """Call ``work`` soon; RuntimeError if the system has no thread left, or Python is about to exit."""
@@ -79,15 +103,36 @@ class Background:
 
     def put(self, job: Job[T]) -> None:
         """Run a job soon, as :meth:`submit`."""
+        if self._has_ended:
+            raise RuntimeError(_ENDING)
         if self._jobs is None or self._process != os.getpid():
             jobs: SimpleQueue[Job[object]] = SimpleQueue()
-            _thread.start_new_thread(self._run, (jobs,))
-            self._jobs, self._process = jobs, os.getpid()
+            running = _thread.allocate_lock()
+            running.acquire()
+            self._thread = _thread.start_new_thread(self._run, (jobs, running))
+            self._jobs, self._process, self._running = jobs, os.getpid(), running
         self._jobs.put(cast("Job[object]", job))
 
-    def _run(self, jobs: SimpleQueue[Job[object]]) -> None:
-        while True:
-            job = jobs.get()
-            with self._working:
-                job.run()
-            del job  # which may hold much memory
+    def _run(self, jobs: SimpleQueue[Job[object]], running: _thread.LockType) -> None:
+        try:
+            while True:
+                job = jobs.get()
+                with self._working:
+                    job.run()
+                del job  # which may hold much memory
+        finally:
+            running.release()
+
+    def _end(self) -> None:
+        """End the thread as Python exits: a call that runs raises SystemExit at its next line, others do not begin.
+
+        Before Python 3.14, a thread that returned from a kernel after the exit would abort the process.
+        """
+        self._has_ended = True
+        if self._jobs is not None and self._process == os.getpid():
+            with suppress(Empty):
+                while True:
+                    self._jobs.get_nowait().give_up(RuntimeError(_ENDING))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(SystemExit))
+            self._jobs.put(Job(_thread.exit))  # wakes it
+            self._running.acquire(timeout=_MOST_END_S)

@@ -25,6 +25,7 @@ class LockOrder(IntEnum):
     BATCHES = auto()  # of a BatchReader
     CHANGING = auto()  # of arrays of ids
     DECODING = auto()  # of the thread that decodes in the background
+    MOVING = auto()  # of the first tensors of an AutoStore
     FIRST_TENSORS = auto()  # of an AutoStore
     CODES = auto()  # of a NarrowStore
     MIRROR = auto()  # of the FrameReader of a device

@@ -26,8 +26,9 @@ class FolderLock:
     otherwise it would have it as long as it lives.
     """
 
+    _descriptor = -1
+
     def __init__(self, path: Path) -> None:
-        self._descriptor = -1
         _held.add(self)
         with _NO_FORKS:
             self._descriptor = os.open(_locked_file(path), _FLAGS)

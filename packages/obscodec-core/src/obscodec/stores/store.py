@@ -230,7 +230,7 @@ class Store(IdExchange):
         return ()
 
     def decide(self) -> None:
-        """Decide now how tensors are stored, by the tensors so far, if there are any."""
+        """Wait until it is decided how tensors are stored, by those so far, if there are any, and all are stored so."""
         for part in self._parts:
             part.decide()
 

@@ -1,4 +1,4 @@
-"""AutoStore: looks at the first tensors, then decides how to store them."""
+"""AutoStore: looks at the first tensors, then decides in the background how to store them."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,21 +9,23 @@ import numpy.typing as npt
 from obscodec.arguments import as_option, check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import FrameReader, decoding_device
-from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
+from obscodec.errors import ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.layout import FrameStack, Layout
-from obscodec.runtime import LockOrder, PicklableLock, give_back_free_memory, new_chunk
+from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
-from obscodec.state import State, array_of, check_range, number_of, part_of
+from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, StoreStats
+from obscodec.stores.auto.first_tensors import FirstTensors, Part
+from obscodec.stores.auto.move import Move
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
-from obscodec.stores.ids import FIRST_ID, NO_TENSOR, give_out, leave
+from obscodec.stores.ids import FIRST_ID
 from obscodec.stores.store import MAKE_ANOTHER, Store
 
-_MOST_FIRST = 1 << 24
-_MOST_SEQUENCES = 1 << 16
+_MOST_FIRST, _MOST_NBYTES = 1 << 17, 1 << 30  # first tensors
+_MOST_IDS = 1 << 24
 
 
 @says_arguments
@@ -31,8 +33,10 @@ class AutoStore(Store):
     """A store that finds out how its tensors are best stored.
 
     It keeps the first tensors as they are: 256 of them, or as many as have 16 MB, but 16 at least. They show whether
-    tensors are stacks of frames, whether floats are really small integers, and which codec makes them smallest. Then it
-    moves them into a store of the kind that fits best, and gives all later tensors to this store.
+    tensors are stacks of frames, whether floats are really small integers, and which codec makes them smallest. A
+    thread in the background chooses the store of the kind that fits best, and moves them there. Tensors that come
+    meanwhile wait as they are, too, up to 1 GiB of them; all later ones go to the chosen store. :meth:`decide` waits
+    until all have moved. If the choice or the move fails, the next call raises what it was, and it begins anew.
 
     The other options are those of a ``Field``. The store decides before it has seen ``decide_after`` tensors if
     ``max_bytes`` has room for fewer. It finds frame stacks only if it sees five tensors of a sequence or more.
@@ -54,6 +58,7 @@ class AutoStore(Store):
     Example:
         >>> store = AutoStore(Layout((84, 84), np.uint8))
         >>> ids = store.append(np.eye(84, dtype=np.uint8)[np.arange(300) % 84, None].repeat(84, axis=1))
+        >>> store.decide()
         >>> store.choice.chosen.spec
         'delta-rle|lz4:6'
     """
@@ -88,17 +93,14 @@ class AutoStore(Store):
         self._kept = checked if decoding == self.device else replace(checked, device=decoding, heap="device")
         if isinstance(checked.frame_stack, FrameStack):
             checked.frame_stack.frame_layout(layout)
+        n_first = n_first_of(layout) if checked.decide_after is None else checked.decide_after
+        most = (_MOST_NBYTES if checked.max_bytes is None else checked.max_bytes) // max(1, layout.nbytes)
+        self._n_first = n_first if checked.max_bytes is None else int(np.clip(most, 1, n_first))
+        self._first = FirstTensors(layout, int(np.clip(most, self._n_first, max(_MOST_FIRST, self._n_first))))
         self._plan: StoragePlan | None = None
-        self._store: Store | None = None
-        self._n_first = n_first_of(layout) if checked.decide_after is None else checked.decide_after
-        if checked.max_bytes is not None:
-            self._n_first = int(np.clip(checked.max_bytes // max(1, layout.nbytes), 1, self._n_first))
-        self._first = self._room(self._n_first)
-        self._sequences = np.zeros(self._n_first, np.int64)
-        self._n_taken = 0  # how many first tensors have come
-        self._gone = np.ones(self._n_first, bool)  # which first tensors have not come, or have no reference any more
-        self._moved = np.zeros(self._n_first, np.int64)  # the ids of the first tensors in the chosen store
-        self._n_early = 0  # how many first tensors the chosen store still has
+        self._store: Store | None = None  # the chosen one, to which first tensors move
+        self._last: Store | None = None  # the chosen one, as soon as all of them have moved
+        self._move = Move(self)
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
         self._give_back(np.empty(0, np.int64))  # loads a kernel, for which a failed allocation may leave no memory
 
@@ -109,88 +111,97 @@ class AutoStore(Store):
 
     def follow(self, plan: StoragePlan) -> None:
         """Keep all tensors as ``plan`` says, whatever the first ones show; nothing happens if the store has decided."""
-        with self._lock:
-            if self._store is None:
-                self._move(plan)
+        self._move.begin(plan)
+        self._move.wait()
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
-        """See ``Store.take_in``."""
-        tensors, n = tensors if type(tensors) is np.ndarray else self._to_host(tensors), 0
-        if self._store is None:
-            self.layout.check(tensors)
-            if sequences.min(initial=0) < 0:
-                raise ShapeError(f"sequences are numbers from 0 on, got {sequences.min()}")
-            with self._lock:
-                n = self._take_first(tensors, which, sequences, ids)
-        if self._store is not None and n == 0:
-            self._store.take_in(tensors, which, sequences, ids)
-        elif self._store is not None and n < len(ids):
+        """See ``Store.take_in``. If as many first tensors wait as may, it waits until they have moved."""
+        tensors = tensors if type(tensors) is np.ndarray else self._to_host(tensors)
+        if self._last is not None:
+            self._last.take_in(tensors, which, sequences, ids)
+            return
+        self.layout.check(tensors)
+        if sequences.min(initial=0) < 0:
+            raise ShapeError(f"sequences are numbers from 0 on, got {sequences.min()}")
+        n = self._take_first(tensors, which, sequences, ids)
+        if n < len(ids):  # all first tensors have moved
             rest, number = np.unique(which[n:], return_inverse=True)
-            self._store.take_in(tensors[rest], number, sequences[rest], ids[n:])
+            self._chosen.take_in(tensors[rest], number, sequences[rest], ids[n:])
 
     def step_writer(self, n: int) -> StepWriter | None:
-        """See ``Store.step_writer``; None before the store has decided."""
-        return None if self._store is None else self._store.step_writer(n)
+        """See ``Store.step_writer``; None as long as first tensors wait."""
+        return None if self._last is None else self._last.step_writer(n)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
-        if not isinstance(out, np.ndarray) and (self._store is None or self._store.device == "cpu"):
+        store = self._last
+        if not isinstance(out, np.ndarray) and (store is None or store.device == "cpu"):
             self._read_via_host(ids, out)
             return
+        if store is not None:
+            store.read_into(self._first.inner(ids), out)
+            return
         with self._lock:
-            if self._store is None:
-                self._check_first(ids)
-                out[ids == NO_TENSOR] = 0
-                for at, i in enumerate(ids.tolist()):
-                    if i != NO_TENSOR:
-                        out[at] = self._first[i - FIRST_ID]
-                return
-        self._store.read_into(self._inner(ids), out)
+            here = self._are_here(ids)
+            at, inner = np.flatnonzero(here), self._first.inner(ids[~here])
+            self._first.read(ids[at], at, out)
+        if len(inner):
+            moved = np.empty((len(inner), *self.layout.shape), self.layout.dtype)
+            self._chosen.read_into(inner, moved)
+            out[~here] = moved
 
     def device_reader(self, ids: Ints) -> tuple[FrameReader, Ints]:
-        """See ``Store.device_reader``."""
-        if self._store is None:
+        """See ``Store.device_reader``. If the first tensors are about to move, it waits until they have."""
+        if self._last is None:
+            self._move.wait()
+        if self._last is None:
             raise SpecError(
                 f"it is not decided yet how tensors are stored: that takes {self._n_first} of them, there are "
-                f"{self._n_taken}: store more, or pass decide_after"
+                f"{self._first.n}: store more, or pass decide_after, and call decide()"
             )
-        return self._store.device_reader(self._inner(ids))
+        return self._last.device_reader(self._first.inner(ids))
 
     def _give_back(self, ids: Ints) -> None:
         """On the way, the id of a first tensor becomes its id in the chosen store."""
-        if self._store is not None and not self._n_early:
-            self._store._give_back(ids)
+        if self._last is not None and not self._first.n_left:
+            self._last._give_back(ids)
             return
         with self._lock:
-            if self._store is None:
-                self._check_first(ids)
+            self._are_here(ids)
             before = ids.copy()
             try:
-                at = leave(ids, FIRST_ID, self._moved, self._gone)
-                if at < len(ids):
-                    if self._gone[ids[at] - FIRST_ID]:
-                        raise SlotError(f"id {ids[at]} is of no tensor in this store")
-                    raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
+                self._first.leave(ids)
                 if self._store is not None:
                     self._store._give_back(ids)
-                    self._n_early = int(np.count_nonzero(~self._gone))
+                    self._first.count_left()
             except BaseException as error:
                 # An interrupted store that left no id in ``ids`` has released them, or does so in its next call.
                 if not np.array_equal(ids, before) and (ids.any() or isinstance(error, SlotError)):
                     ids[:] = before
-                    self._gone[before[self._are_first(before)] - FIRST_ID] = False
+                    self._first.stay(before)
                 raise
 
     def _stats(self) -> StoreStats:
         """See ``Store.stats``; with the choice of the codec."""
-        if self._store is not None:
-            return replace(self._store.stats(), choice=self.choice)
-        codec, of_block = self.options.codec or "auto", self.options.block_frames
-        of_block = None if codec == "auto" else frames_of_block(codec, of_block)
-        n, nbytes = int(np.count_nonzero(~self._gone)), self._n_taken * self.layout.nbytes
-        raw_bytes = n * self.layout.nbytes
-        bytes_of = raw_bytes, raw_bytes, nbytes, 0, 0
-        return StoreStats(n, *bytes_of, growing_bytes=nbytes, codec=codec, block_frames=of_block, is_decided=False)
+        with self._lock:
+            store, n, nbytes = self._store, self._first.n_waiting, self._first.nbytes
+            raw_bytes = n * self.layout.nbytes
+            if store is None:
+                codec, of_block = self.options.codec or "auto", self.options.block_frames
+                of_block = None if codec == "auto" else frames_of_block(codec, of_block)
+                found = StoreStats(n, raw_bytes, raw_bytes, nbytes, 0, 0, codec=codec, block_frames=of_block)
+                return replace(found, growing_bytes=nbytes, is_decided=False)
+            moved = store.stats()
+        return replace(
+            moved,
+            n_tensors=moved.n_tensors + n,
+            raw_bytes=moved.raw_bytes + raw_bytes,
+            live_bytes=moved.live_bytes + raw_bytes,
+            reserved_bytes=moved.reserved_bytes + nbytes,
+            growing_bytes=moved.growing_bytes + nbytes,
+            choice=self.choice,
+            is_decided=self.has_moved,
+        )
 
     @property
     def _parts(self) -> tuple[Store, ...]:
@@ -199,114 +210,112 @@ class AutoStore(Store):
 
     def decide(self) -> None:
         """See ``Store.decide``."""
-        with self._lock:
-            if self._store is None and self._n_taken:
-                self._move_as_found()
+        if self._first.n:
+            self._move.begin()
+            self._move.wait()
 
     @property
     def memory_bytes(self) -> int:
         """See ``Store.memory_bytes``."""
-        return self._n_taken * self.layout.nbytes if self._store is None else self._store.memory_bytes
+        return self._first.nbytes + (0 if self._store is None else self._store.memory_bytes)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether all first tensors are in the chosen store."""
+        return self._last is not None
+
+    def choose(self, plan: StoragePlan | None) -> None:
+        """Make the store that keeps all tensors as ``plan`` says, or else as the first ones show, unless there is one.
+
+        Called by its ``Move``. It takes no lock while it tries codecs.
+        """
+        with self._lock:
+            if self._store is not None:
+                return
+            tensors, sequences = self._first.first(self._n_first)
+        if plan is None:
+            plan = find_plan(tensors, sequences, self._kept)
+        with self._lock:
+            self._first.limit()
+            if self._store is None:
+                store = plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + self._first.most)
+                vars(self).update(_plan=plan, _store=store)
+
+    def move_some(self) -> bool:
+        """Move some first tensors to the chosen store; whether others wait. Called by its ``Move``, with its lock."""
+        with self._lock:
+            part = self._first.next_part()
+            if part is not None and part.end == self._first.n:  # the last one: nobody stores others meanwhile
+                self._move_part(part)
+                part = None
+            if part is None:
+                self._last = self._store
+                self._first.forget()
+                return False
+        self._move_part(part)
+        return True
+
+    def _move_part(self, part: Part) -> None:
+        ids = self._chosen.append(part.tensors, part.sequences)
+        try:
+            with self._lock:
+                self._first.move(part, ids)
+        except BaseException:
+            if self._first.n_moved < part.end:
+                self._chosen._give_back(ids)
+            raise
+        self._chosen._give_back(self._first.dead)
+
+    @property
+    def _chosen(self) -> Store:
+        assert self._store is not None
+        return self._store
+
+    def _are_here(self, ids: Ints) -> npt.NDArray[np.bool_]:
+        """Which tensors wait here; SlotError for an id of no tensor, as far as that is known here."""
+        here = self._first.are_here(ids)
+        if self._store is None and not here.all():
+            raise SlotError(f"id {int(ids[~here][0])} is of no tensor in this store")
+        return here
 
     def _take_first(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> int:
-        """Keep tensors as they are while there is room; decide when the room is full. How many ``ids`` it filled."""
-        if self._store is not None:  # another thread was here first
-            return 0
-        begin = self._n_taken
-        n = min(len(ids), self._n_first - begin)
-        if n:
-            end = begin + n
-            np.take(tensors, which[:n], axis=0, out=self._first[begin:end], mode="clip")  # without another copy
-            self._sequences[begin:end] = sequences[which[:n]]
-            self._n_taken = end
-            give_out(ids[:n], FIRST_ID, begin, self._gone)
-        if self._n_taken == self._n_first:
-            self._move_as_found()
+        """Keep tensors as they are, as long as others wait and there is room. How many ``ids`` it filled."""
+        self._move.check()
+        with self._lock:
+            if self._last is not None:  # since the caller has looked
+                return 0
+            first = self._first
+            n = min(len(ids), first.most - first.n)
+            first.take(tensors, which[:n], sequences, ids[:n])
+            is_due = self._store is not None or first.n >= self._n_first
+        if is_due:
+            self._move.begin()
+        if n < len(ids):
+            self._move.wait()
         return n
-
-    def _move_as_found(self) -> None:
-        """Choose a store, and move the first tensors into it."""
-        plan = find_plan(self._first[: self._n_taken], self._sequences[: self._n_taken], self._kept)
-        self._move(plan)
-
-    def _move(self, plan: StoragePlan) -> None:
-        """Move the first tensors into a new store; one statement changes this object, so all happens or nothing."""
-        store = plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + self._n_first)
-        n, moved = self._n_taken, np.zeros(self._n_first, np.int64)
-        kept = np.flatnonzero(~self._gone[:n])
-        if len(kept):
-            some = slice(None, n) if len(kept) == n else kept  # a slice: no copy
-            moved[kept] = store.append(self._first[some], self._sequences[some])
-        rest = {"_first": self._first[:0].copy(), "_sequences": self._sequences[:0], "_moved": moved}
-        vars(self).update(rest, _n_early=len(kept), _plan=plan, _store=store)
-        del rest
-        give_back_free_memory()
-
-    def _inner(self, ids: Ints) -> Ints:
-        """Ids in the chosen store: the table has those of the first tensors; the others are the same in both stores."""
-        if not self._n_early:
-            return ids
-        inner, first = ids.copy(), (ids >= FIRST_ID) & (ids < FIRST_ID + self._n_first)
-        at = ids[first] - FIRST_ID
-        if (gone := self._gone[at]).any():
-            raise SlotError(f"id {int(at[gone][0]) + FIRST_ID} is of no tensor in this store")
-        inner[first] = self._moved[at]
-        return inner
-
-    def _room(self, n: int) -> npt.NDArray[np.generic]:
-        """An array ``[n, *shape]`` in memory that goes back to the system when it is freed."""
-        nbytes = n * self.layout.nbytes
-        return self.layout.tensors(new_chunk(max(1, nbytes))[:nbytes].reshape(n, self.layout.nbytes))
-
-    def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
-        are_first: npt.NDArray[np.bool_] = (ids >= FIRST_ID) & (ids < FIRST_ID + self._n_first)
-        return are_first
-
-    def _check_first(self, ids: Ints) -> None:
-        known = self._are_first(ids)
-        known[known] = ~self._gone[ids[known] - FIRST_ID]
-        known |= ids == NO_TENSOR
-        if not known.all():
-            raise SlotError(f"id {int(ids[~known][0])} is of no tensor in this store")
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""
         return {"layout": self.layout, **vars(self.options), "threads": self._threads}
 
     def _state(self) -> State:
-        with self._lock:  # as all of it is at one moment: another thread may decide
-            first = self._first[: self._n_taken if self._store is None else 0]
+        with self._move.lock, self._lock:  # as all of it is at one moment
             return {
-                "n_first": self._n_first,
-                "n_taken": self._n_taken,
-                "first": first.copy(),
-                "sequences": self._sequences[: len(first)].copy(),
-                "gone": self._gone.copy(),
-                "moved": self._moved.copy(),
+                **self._first.state(),
                 "plan": self._plan.config() if self._plan else None,
                 "store": self._store.state() if self._store else None,
             }
 
     def _restore(self, state: State) -> None:
-        n_first = number_of(state, "n_first", 1, _MOST_FIRST)
-        n_taken = number_of(state, "n_taken", 0, n_first)
-        self._n_first, self._n_taken = n_first, n_taken
-        self._gone = array_of(state, "gone", np.bool_, (n_first,))
-        self._moved = array_of(state, "moved", np.int64, (n_first,))
-        if state.get("plan") is not None:
-            self._plan = StoragePlan.from_config(part_of(state, "plan", dict))
-            self._store = self._plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + n_first)
-            self._store.restore(part_of(state, "store", dict))
-            self._n_early = n_first - int(np.count_nonzero(self._gone))
-            self._first, self._sequences = self._first[:0].copy(), self._sequences[:0]
+        most = number_of(state, "n_first", 1, _MOST_IDS)
+        self._first = FirstTensors(self.layout, most)
+        self._first.restore(state)
+        if state.get("plan") is None:
             return
-        first = array_of(state, "first", self.layout.dtype, (n_taken, *self.layout.shape))
-        if not self._gone[n_taken:].all():
-            raise CorruptStream(f"{n_taken} first tensors have come, more are there")
-        self._first, self._sequences = self._room(n_first), np.zeros(n_first, np.int64)
-        self._first[:n_taken] = first
-        self._sequences[:n_taken] = array_of(state, "sequences", np.int64, (n_taken,))
-        check_range("sequences", self._sequences, 0, _MOST_SEQUENCES)
+        self._plan = StoragePlan.from_config(part_of(state, "plan", dict))
+        self._store = self._plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + most)
+        self._store.restore(part_of(state, "store", dict))
+        self._last = self._store if self._first.n_moved == self._first.n else None
 
     def __repr__(self) -> str:
         inside = "undecided" if self._store is None else repr(self._store)
