@@ -28,7 +28,7 @@ from textured_frames import SETS, Frame, Recorded, measured_frames, recorded, tr
 from textured_peers import Peer, peers
 
 RESULTS = Path(__file__).with_name("results") / "textured"
-SPECS = ("delta-rle", "delta-rle|lz4:6", "delta-rle|zstd:3", "zstd:3", "pred:fast", "pred", "palette")
+SPECS = ("delta-rle", "delta-rle|lz4:6", "delta-rle|zstd:3", "zstd:3", "pred", "palette")
 BLOCK_FRAMES = (1, 4, 16)
 STACK = 4
 _N_RANDOM = {1: 256, STACK: 64}  # single frames, and stacks

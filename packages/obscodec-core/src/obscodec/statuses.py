@@ -38,7 +38,6 @@ NO_SUCH_FRAME: Final = _status(60, "a frame has another number of bytes than its
 NO_SUCH_STORAGE: Final = _status(61, "a frame is stored in a way that does not exist")
 NO_SUCH_MODE: Final = _status(62, "a tile is predicted in a way that does not exist in its frame")
 OUTSIDE_PADDING: Final = _status(63, "a vector leads outside of the frame before")
-WIDE_GROUP: Final = _status(64, "a group of pixels has more than 8 bits for each")
 NO_SUCH_BITS: Final = _status(65, "its bits end elsewhere than they say")
 # of palette
 MANY_COLOURS: Final = _status(66, "it has more than 256 colours, or fewer bytes than these need")

@@ -148,7 +148,7 @@ def narrow_numbers() -> None:
 
 def images() -> None:
     """Encode and decode images with the codecs that are made for them, which no other part does."""
-    for spec in ("pred", "pred:fast", "palette"):
+    for spec in ("pred", "palette"):
         compile_codec(spec, "encode", "decode")
 
 

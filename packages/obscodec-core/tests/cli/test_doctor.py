@@ -37,7 +37,7 @@ def printed(report, width):
     return out.file.getvalue().splitlines()
 
 
-TRIED = {"raw", "delta-rle", "delta-rle|lz4:6", "delta-rle|zstd:3", "zstd:3", "pred", "pred:fast"}
+TRIED = {"raw", "delta-rle", "delta-rle|lz4:6", "delta-rle|zstd:3", "zstd:3", "pred"}
 
 
 @pytest.fixture(scope="module")

@@ -180,7 +180,7 @@ def test_numbers_that_are_stored_as_bytes(dtype):
     found, bytewise = tried("frames", numbers), tried("frames", frames)
     assert (found.stored_as, found.recommended) == ("uint8", bytewise.recommended)
     assert found.is_lossless
-    assert {of.spec for of in found.measured} >= {"pred", "pred:fast"}
+    assert "pred" in {of.spec for of in found.measured}
     # the tensors that fit into no code have room of their own in tables
     assert found.item_bytes == pytest.approx(bytewise.item_bytes, rel=0.1)
     buffer = executed(lines_to_paste([found])["RingBuffer"], {})

@@ -62,7 +62,6 @@ SPECS = {
     "delta-rle|zstd:3": ("moving-image", "empty", "short-rows"),
     "palette": ("moving-image", "moving-sprites", "narrow-sprites", "moving-colors"),
     "pred": ("moving-image", "moving-colors", "narrow-sprites", "depths"),
-    "pred:fast": ("moving-image", "moving-colors", "narrow-sprites", "depths"),
     "zstd:3": ("image", "empty", "times"),
     "zstd:-5": ("image",),
     "lz4": ("image", "empty"),

@@ -1,13 +1,15 @@
-"""A plain decoder of ``pred``, as ``docs/formats/pred.md`` describes it: slow, and without any kernel."""
+"""A plain decoder of ``pred``, and a writer of frames, as ``docs/formats/pred.md`` describes them."""
 
 from itertools import product
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
-from bits_reference import Bits, Book, Group, Reader, books, groups_of
+from bits_reference import LIMITS, N_STREAMS, OF_CODE, Book, Group, Reader, books, groups_of
 from obscodec import Layout
 from obscodec.codecs.formats.images.groups import books_of
+from obscodec.codecs.formats.images.groups.books import built_in
+from obscodec.varint import encode_varint
 
 Ints = npt.NDArray[np.int64]
 
@@ -28,7 +30,7 @@ def frames_of(layout: Layout) -> tuple[int, int, int, int, bool]:
     return prod(shape[:-2]), shape[-2], shape[-1], 1, True
 
 
-def decode(stream: bytes, layout: Layout, *, fast: bool, dictionary: bytes = b"") -> bytes:
+def decode(stream: bytes, layout: Layout, *, dictionary: bytes = b"") -> bytes:
     """The bytes of an item."""
     n_frames, height, width, n_planes, is_behind = frames_of(layout)
     if not layout.nbytes:
@@ -38,7 +40,7 @@ def decode(stream: bytes, layout: Layout, *, fast: bool, dictionary: bytes = b""
     if stream[0] == 0:
         assert len(stream) == 1 + layout.nbytes
         return stream[1:]
-    tables = None if fast else books(books_of(dictionary, "pred").lengths)
+    tables = books(books_of(dictionary, "pred").lengths)
     sizes = [source.varint() for _ in range(n_frames - 1)]
     frames = [*map(source.take, sizes), source.rest()]
     planes: Ints = np.zeros((n_planes, 1 + height + -height % 8, 1 + width + -width % 8), np.int64)
@@ -58,19 +60,14 @@ def decode(stream: bytes, layout: Layout, *, fast: bool, dictionary: bytes = b""
     return decoded
 
 
-def frame_of(source: Reader, tables: list[Book] | None, old: Ints, width: int) -> Ints:
+def frame_of(source: Reader, tables: list[Book], old: Ints, width: int) -> Ints:
     """The planes of a frame of a width, each behind a row and a column of zeros."""
-    head = source.take(1)[0]
-    n_vectors, form = (head & 15) - 1, head >> 4
+    n_vectors = source.take(1)[0] - 1
     vectors = [(0, 0), *(tuple(np.frombuffer(source.take(2), np.int8).tolist()) for _ in range(n_vectors - 1))]
     planes = np.zeros_like(old)
     n_planes, down, across = planes.shape
     corners = [*product(range(1, down, 8), range(1, across, 8))]
-    n_groups = 2 * n_planes * len(corners)
-    if tables is None:
-        modes, groups = packed_groups(source, form, n_vectors, len(corners), n_groups, n_planes)
-    else:
-        modes, groups = groups_of(source, len(corners), n_groups, tables)
+    modes, groups = groups_of(source, len(corners), 2 * n_planes * len(corners), tables)
     for t, ((top, left), mode) in enumerate(zip(corners, modes, strict=True)):
         kind, transform = divmod(mode, 8) if n_planes == 3 else (mode, 0)
         of_tile = groups[2 * n_planes * t : 2 * n_planes * (t + 1)]
@@ -117,21 +114,21 @@ def share(residuals: npt.NDArray[np.int8], quarters: int) -> npt.NDArray[np.int8
     return sum(parts, np.zeros_like(residuals))
 
 
-def packed_groups(
-    source: Reader, form: int, n_vectors: int, n_tiles: int, n_groups: int, n_planes: int
-) -> tuple[list[int], list[Group]]:
-    """The modes and the groups of a frame of ``pred:fast``."""
-    mode_bits = max(2, (2 + 2 * n_vectors).bit_length()) + (3 if n_planes == 3 else 0)
-    width_bits = 3 if form else 4
-    modes = Bits(source.take((n_tiles * mode_bits + 7) // 8))
-    widths = Bits(source.take((n_groups * width_bits + 7) // 8))
-    words = Bits(source.rest())
-    groups = []
-    of_tiles = [modes.number(mode_bits) for _ in range(n_tiles)]
-    for _ in range(n_groups):
-        width = widths.number(width_bits)
-        width += form and width == 7
-        zigzags = [words.number(width) for _ in range(32)]
-        groups.append([z >> 1 ^ -(z & 1) for z in zigzags])
-    assert words.at == len(words.bits)
-    return of_tiles, groups
+def frame(modes: list[int], groups: list[Group], head: bytes = b"\1") -> bytes:
+    """A frame with the built-in books, behind its head and vectors; classes are 0, 1, 8 or 15, the first that fits."""
+    words = [{symbol: f"{word:0{n}b}" for (n, word), symbol in book.items()} for book in books(built_in().lengths)]
+    classes = [next(k for k in (0, 1, 8, 15) if max(map(abs, group)) <= (*LIMITS, 128)[k]) for group in groups]
+    pairs = zip(classes[::2], classes[1::2], strict=True)
+    streams = [
+        "".join([words[0][16 * x + y] for x, y in pairs] + [words[15][mode] for mode in modes]),
+        *[""] * N_STREAMS,
+    ]
+    for k in (1, 8):
+        base = 2 * LIMITS[k] + 1
+        for j, g in enumerate(g for g, of in enumerate(classes) if of == k):
+            codes = np.reshape(groups[g], (-1, OF_CODE[k])) + LIMITS[k]
+            streams[1 + j % N_STREAMS] += "".join(words[k][s] for s in (codes @ base ** np.arange(OF_CODE[k])).tolist())
+    for j, g in enumerate(g for g, of in enumerate(classes) if of == 15):
+        streams[1 + j % N_STREAMS] += "".join(f"{residual & 255:08b}"[::-1] for residual in groups[g])
+    parts = [np.packbits(np.array([bit == "1" for bit in bits], bool), bitorder="little").tobytes() for bits in streams]
+    return head + b"".join(encode_varint(len(part)) for part in parts[:-1]) + b"".join(parts)

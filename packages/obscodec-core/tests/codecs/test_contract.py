@@ -33,7 +33,6 @@ CODECS: dict[str, dict[str, object]] = {
     "delta-rle|lz4": {"dtypes": ("uint8", "complex128")},
     "shuffle|delta-rle": {"dtypes": ("uint16", "float64")},
     "pred": FRAMES,
-    "pred:fast": FRAMES,
     "palette": FRAMES,
 }
 

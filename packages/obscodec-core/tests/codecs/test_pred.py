@@ -13,16 +13,17 @@ from obscodec import CorruptStream, EncodedTensor, Layout, SpecError, codec, dec
 from obscodec.codecs import Codec
 from obscodec.codecs.formats.images.groups.books import DICTIONARY_NBYTES, built_in
 from obscodec.segments import Segments
-from pred_reference import TRANSFORMS, with_shares
+from pred_reference import TRANSFORMS, frame, with_shares
 from pred_reference import decode as plainly_decoded
 
 TWO = Layout((2, 8, 8), "uint8")
 COLORS, SPRITES = tensors()["moving-colors"], tensors()["moving-sprites"]
-SPECS = "pred", "pred:fast"
 NOISE = b"\0" + bytes(range(64))
 SIZES = "a frame has another number of bytes than its head and its pixels need"
 STORAGE = "a frame is stored in a way that does not exist"
-BLANK = b"\x11\0" + b"\0"  # of pred:fast: mode 0 and widths 0
+ZEROS = [[0] * 32] * 2
+BLANK = frame([0], ZEROS)
+FIRST = bytes([len(BLANK)]) + BLANK
 
 
 def encoded(tested: Codec, x: npt.NDArray[np.generic]) -> bytes:
@@ -34,50 +35,48 @@ def decoded(tested: Codec, stream: bytes) -> npt.NDArray[np.generic]:
     return tested.decode(EncodedTensor(src, tested.layout, tested.spec, tested.dictionary_id))
 
 
+MODE = "a tile is predicted in a way that does not exist in its frame"
+OUTSIDE = "a vector leads outside of the frame before"
+BITS = "its bits end elsewhere than they say"
 CASES = [
-    ("pred:fast", b"", "it ends inside a varint"),
-    ("pred:fast", b"\3" + BLANK, SIZES),
-    ("pred:fast", b"\4" + BLANK, SIZES),
-    ("pred:fast", b"\0" + BLANK, SIZES),
-    ("pred:fast", b"\0" + bytes(127), SIZES),
-    ("pred", b"\0" + bytes(129), SIZES),
-    ("pred:fast", b"\3" + BLANK + NOISE[:-1], SIZES),
-    ("pred:fast", b"\3" + BLANK + b"\x12" + NOISE, SIZES),
-    ("pred:fast", b"\3" + BLANK + BLANK + b"\0", SIZES),
-    ("pred:fast", b"\3" + b"\x12\0\0" + BLANK, STORAGE),
-    ("pred:fast", b"\3" + BLANK + b"\x1f\0\0", STORAGE),
-    ("pred:fast", b"\3" + BLANK + b"\x21\0\0", STORAGE),
-    ("pred:fast", b"\3" + BLANK + b"\x10\0\0", STORAGE),
-    ("pred:fast", b"\3" + BLANK + b"\x11\3\0", "a tile is predicted in a way that does not exist in its frame"),
-    ("pred:fast", b"\3" + BLANK + b"\x12\5\0", "a tile is predicted in a way that does not exist in its frame"),
-    ("pred:fast", b"\3" + BLANK + b"\x13\0\1\5\0", "a vector leads outside of the frame before"),
-    ("pred:fast", b"\3" + BLANK + b"\x13\xff\0\5\0", "a vector leads outside of the frame before"),
-    ("pred:fast", b"\3" + BLANK + b"\x13\1\0\5\0", "a vector leads outside of the frame before"),
-    ("pred:fast", b"\3" + BLANK + b"\x13\0\xff\5\0", "a vector leads outside of the frame before"),
-    ("pred:fast", b"\3" + BLANK + b"\1\0\x90", "a group of pixels has more than 8 bits for each"),
-    ("pred", b"\2" + b"\1\x80" + NOISE, "it ends inside a varint"),
-    ("pred", b"\6" + b"\1\2\0\0\0\0" + NOISE, "its bits end elsewhere than they say"),
-    ("pred", b"\6" + b"\1\0\1\0\0\0" + NOISE, "its bits end elsewhere than they say"),
-    ("pred", b"\2" + b"\x41\0" + NOISE, STORAGE),
+    (b"", "it ends inside a varint"),
+    (FIRST, SIZES),
+    (bytes([len(BLANK) + 1]) + BLANK, SIZES),
+    (b"\0" + BLANK, SIZES),
+    (b"\0" + bytes(127), SIZES),
+    (b"\0" + bytes(129), SIZES),
+    (FIRST + NOISE[:-1], SIZES),
+    (FIRST + b"\2" + NOISE, SIZES),
+    (FIRST + b"\4\0\0\0", SIZES),
+    (FIRST + BLANK + b"\0", BITS),
+    (bytes([len(BLANK)]) + b"\2" + BLANK[1:] + BLANK, STORAGE),
+    *((FIRST + bytes([head]) + BLANK[1:], STORAGE) for head in (10, 15, 16, 17, 33, 129)),
+    (FIRST + frame([3], ZEROS), MODE),
+    (FIRST + frame([5], ZEROS, b"\2"), MODE),
+    *((FIRST + frame([5], ZEROS, b"\3" + v), OUTSIDE) for v in (b"\0\1", b"\xff\0", b"\1\0", b"\0\xff")),
+    (b"\2" + b"\1\x80" + NOISE, "it ends inside a varint"),
+    (b"\6" + b"\1\2\0\0\0\0" + NOISE, BITS),
+    (b"\6" + b"\1\0\1\0\0\0" + NOISE, BITS),
+    (b"\2" + b"\x41\0" + NOISE, STORAGE),
 ]
 
 
-@pytest.mark.parametrize(("spec", "stream", "why"), CASES)
-def test_a_stream_that_can_not_be_read(spec: str, stream: bytes, why: str) -> None:
+@pytest.mark.parametrize(("stream", "why"), CASES)
+def test_a_stream_that_can_not_be_read(stream: bytes, why: str) -> None:
     with pytest.raises(CorruptStream) as caught:
-        decoded(codec(spec, TWO), stream)
-    assert str(caught.value) == f"{spec} stream of uint8[2, 8, 8] can't be decoded: {why}"
+        decoded(codec("pred", TWO), stream)
+    assert str(caught.value) == f"pred stream of uint8[2, 8, 8] can't be decoded: {why}"
 
 
 def test_streams_like_those_that_are_refused_are_read() -> None:
-    fast = codec("pred:fast", TWO)
-    assert not decoded(fast, b"\3" + BLANK + BLANK).any()
-    assert decoded(fast, b"\3" + BLANK + NOISE)[1].tobytes() == NOISE[1:]
-    assert decoded(fast, b"\x41" + NOISE + b"\x12\3\0")[1].tobytes() == NOISE[1:]
-    assert decoded(fast, b"\x41" + NOISE + NOISE).tobytes() == NOISE[1:] * 2
+    pred = codec("pred", TWO)
+    assert not decoded(pred, FIRST + BLANK).any()
+    assert decoded(pred, FIRST + NOISE)[1].tobytes() == NOISE[1:]
+    assert decoded(pred, b"\x41" + NOISE + frame([3], ZEROS, b"\2"))[1].tobytes() == NOISE[1:]
+    assert decoded(pred, b"\x41" + NOISE + NOISE).tobytes() == NOISE[1:] * 2
 
 
-@pytest.mark.parametrize(("spec", "most"), [("pred", 1), ("pred:fast", 1), ("palette", 2)])
+@pytest.mark.parametrize(("spec", "most"), [("pred", 1), ("palette", 2)])
 @pytest.mark.parametrize(
     "shape", [(1000, 2, 2), (100, 4, 5), (3, 8, 8, 3), (84, 84, 2), (17, 3, 1, 9), (1, 1, 1), (5, 5)]
 )
@@ -90,7 +89,7 @@ def test_no_item_grows(spec: str, most: int, shape: tuple[int, ...]) -> None:
     assert streams.lengths.max() <= rows.shape[1] + most
 
 
-@pytest.mark.parametrize("spec", [*SPECS, "palette"])
+@pytest.mark.parametrize("spec", ["pred", "palette"])
 def test_damage_of_whole_frames_does_no_harm(spec: str) -> None:
     x = SPRITES if spec == "palette" else COLORS
     tested = codec(spec, Layout.of(x))
@@ -125,7 +124,7 @@ def test_items_that_are_no_images() -> None:
             )
 
 
-@pytest.mark.parametrize("spec", [*SPECS, "palette", "pred|zstd:1", "delta|pred"])
+@pytest.mark.parametrize("spec", ["pred", "palette", "pred|zstd:1", "delta|pred"])
 @pytest.mark.parametrize(
     ("shape", "images"),
     [((84, 84, 4), "84 images of 84x4"), ((8, 9, 2), "8 images of 9x2"), ((2, 3, 16, 8, 4), "96 images of 8x4")],
@@ -150,8 +149,7 @@ def test_what_can_be_images_is_encoded(shape: tuple[int, ...]) -> None:
     assert decode(encode(np.ones(shape, np.uint8), "pred")).shape == shape
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_axes_in_front_of_images_are_frames(spec: str) -> None:
+def test_axes_in_front_of_images_are_frames() -> None:
     grey, four = COLORS[0, :, :, 0], COLORS[[0, 1, 2, 0]]
     planes, height_width = np.moveaxis(four, -1, 1), grey.shape
     alike = [
@@ -161,7 +159,7 @@ def test_axes_in_front_of_images_are_frames(spec: str) -> None:
     for images in alike:
         streams = set()
         for x in map(np.ascontiguousarray, images):
-            tested = codec(spec, Layout.of(x))
+            tested = codec("pred", Layout.of(x))
             streams.add(encoded(tested, x))
             assert decoded(tested, encoded(tested, x)).tobytes() == x.tobytes()
         assert len(streams) == 1
@@ -181,27 +179,24 @@ def moving(seed: int, shape: tuple[int, ...], dtype: str) -> npt.NDArray[np.gene
 
 @pytest.mark.parametrize(("width", "is_half"), [(3, True), (4, True), (5, False), (8, False), (12, True)])
 def test_the_lower_group_of_a_half_tile_says_nothing(width: int, is_half: bool) -> None:
-    """Each residual of each group is -1, and each pixel is predicted by the one above it."""
-    layout, n_tiles = Layout((8, width), np.uint8), -(-width // 8)
-    stream = b"\1" + bytes(1) + b"\x11" * n_tiles + b"\xff" * 8 * n_tiles
-    seen = decoded(codec("pred:fast", layout), stream)
-    assert plainly_decoded(stream, layout, fast=True) == seen.tobytes()
-    assert (seen == -np.arange(1, 9)[:, None] % 256).all()
-    blank = stream[:-4] + bytes(4)  # the lower group of the last tile
-    assert (decoded(codec("pred:fast", layout), blank).tobytes() == seen.tobytes()) == is_half
-    assert plainly_decoded(blank, layout, fast=True) == decoded(codec("pred:fast", layout), blank).tobytes()
+    layout, some = Layout((8, width), np.uint8), [-1] * 4 + [0] * 28
+    n_tiles = -(-width // 8)
+    groups = [*ZEROS * (n_tiles - 1), some, some]
+    stream, blank = (frame([0] * n_tiles, of) for of in (groups, [*groups[:-1], ZEROS[0]]))
+    seen, without = decoded(codec("pred", layout), stream), decoded(codec("pred", layout), blank)
+    assert (plainly_decoded(stream, layout), plainly_decoded(blank, layout)) == (seen.tobytes(), without.tobytes())
+    assert (seen.tobytes() == without.tobytes()) == is_half
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_a_plain_decoder_reads_damaged_half_tiles_the_same(spec: str) -> None:
+def test_a_plain_decoder_reads_damaged_half_tiles_the_same() -> None:
     x = moving(0, (2, 11, 12, 3), "uint8")
-    tested = codec(spec, Layout.of(x))
+    tested = codec("pred", Layout.of(x))
     n_read = 0
     for k in range(0, len(stream := encoded(tested, x)), 4):
         damaged = stream[:k] + bytes([stream[k] ^ 1 << k % 8]) + stream[k + 1 :]
         with suppress(CorruptStream):
             seen = decoded(tested, damaged)
-            assert plainly_decoded(damaged, tested.layout, fast=spec != "pred") == seen.tobytes()
+            assert plainly_decoded(damaged, tested.layout) == seen.tobytes()
             n_read += 1
     assert n_read > 10
 
@@ -211,16 +206,16 @@ def test_a_plain_decoder_reads_damaged_half_tiles_the_same(spec: str) -> None:
     st.integers(0, 99),
     st.sampled_from([(1, 8, 8, 3), (2, 9, 17, 3), (3, 40, 48, 3), (3, 1, 2, 3), (3, 16, 12, 1), (1, 30, 5, 1)]),
     st.sampled_from(["channels last", "channels first", "depths"]),
-    st.sampled_from(["pred:fast", "pred", "fitted"]),
+    st.booleans(),
 )
-def test_a_plain_decoder_reads_the_same(seed: int, shape: tuple[int, ...], kind: str, how: str) -> None:
+def test_a_plain_decoder_reads_the_same(seed: int, shape: tuple[int, ...], kind: str, fitted: bool) -> None:
     x = moving(seed, (*shape[:3], 1) if kind == "depths" else shape, "uint16" if kind == "depths" else "uint8")
     x = np.ascontiguousarray(np.moveaxis(x, -1, 1)) if kind == "channels first" else x
-    tested = codec("pred:fast" if how == "pred:fast" else "pred", Layout.of(x))
-    if how == "fitted":
+    tested = codec("pred", Layout.of(x))
+    if fitted:
         tested = tested.fit(np.stack([x, x[::-1]]))
     stream = encoded(tested, x)
-    plain = plainly_decoded(stream, tested.layout, fast=how == "pred:fast", dictionary=tested.dictionary)
+    plain = plainly_decoded(stream, tested.layout, dictionary=tested.dictionary)
     assert plain == x.tobytes() == tested.decode(tested.encode(x)).tobytes()
 
 
@@ -235,26 +230,18 @@ def test_a_share_of_green_or_red_is_added(transform: int) -> None:
     rng = np.random.default_rng(transform)
     stored = np.stack([rng.integers(-most, most, (8, 8)) for most in (128, 8, 8)]).astype(np.int8)
     image = from_above(stored, transform)
-    green, *others = np.where(stored < 0, -2 * stored.astype(np.int64) - 1, 2 * stored.astype(np.int64)).astype(
-        np.uint8
-    )
-    words = [
-        green.tobytes(),
-        *((words[:, 0::2] | words[:, 1::2] << 4).tobytes() for words in others),
-    ]  # 8, 4 and 4 bits
-    tested = codec("pred:fast", Layout.of(image))
-    stream = b"\1%c\x88\x44\x44" % transform + b"".join(words)
+    groups = stored.reshape(6, 32).tolist()
+    stream, tested = frame([transform], groups), codec("pred", Layout.of(image))
     np.testing.assert_array_equal(decoded(tested, stream), image)
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_images_whose_colours_go_together_are_smaller(spec: str) -> None:
+def test_images_whose_colours_go_together_are_smaller() -> None:
     rng = np.random.default_rng(0)
     stored = np.stack([rng.integers(-most, most + 1, (40, 40)) for most in (12, 3, 1)]).astype(np.int8)
     sizes = []
     for transform in range(len(TRANSFORMS)):
         image = from_above(stored, transform)
-        tested = codec(spec, Layout.of(image))
+        tested = codec("pred", Layout.of(image))
         stream = encoded(tested, image)
         assert decoded(tested, stream).tobytes() == image.tobytes()
         sizes.append(len(stream))
@@ -272,12 +259,11 @@ def depths(n: int, height: int, width: int) -> npt.NDArray[np.uint16]:
     return seen.astype(np.uint16)
 
 
-@pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 40, 33), (2, 5, 70), (4, 1, 2)])
-def test_depths_in_two_bytes_are_exact(spec: str, shape: tuple[int, int, int]) -> None:
+def test_depths_in_two_bytes_are_exact(shape: tuple[int, int, int]) -> None:
     seen, streams = depths(*shape), set()
     for x in (seen, seen[..., None], seen[None]):
-        tested = codec(spec, Layout.of(x))
+        tested = codec("pred", Layout.of(x))
         streams.add(encoded(tested, x))
         found = decoded(tested, encoded(tested, x))
         assert (found.dtype, found.tobytes()) == (x.dtype, x.tobytes())
@@ -286,15 +272,14 @@ def test_depths_in_two_bytes_are_exact(spec: str, shape: tuple[int, int, int]) -
 
 def test_depths_are_smaller_than_with_codecs_of_bytes() -> None:
     seen = depths(8, 84, 84)
-    sizes = {spec: len(encoded(codec(spec, Layout.of(seen)), seen)) for spec in (*SPECS, "zstd:3", "shuffle|zstd:3")}
-    assert sizes["pred"] < sizes["pred:fast"] < min(sizes["zstd:3"], sizes["shuffle|zstd:3"])
-    assert sizes["pred"] < 0.8 * sizes["shuffle|zstd:3"]
+    sizes = {spec: len(encoded(codec(spec, Layout.of(seen)), seen)) for spec in ("pred", "zstd:3", "shuffle|zstd:3")}
+    assert sizes["pred"] < min(sizes["zstd:3"], 0.8 * sizes["shuffle|zstd:3"])
 
 
-@pytest.mark.parametrize(("spec", "takes"), [("pred:slow", "or 'fast', got 'slow'"), ("palette:fast", "got 'fast'")])
-def test_arguments_that_do_not_exist(spec: str, takes: str) -> None:
-    with pytest.raises(SpecError, match=rf"^{spec.partition(':')[0]} takes no argument, {takes}$"):
-        codec(spec, TWO)
+@pytest.mark.parametrize("name", ["pred", "palette"])
+def test_arguments_that_do_not_exist(name: str) -> None:
+    with pytest.raises(SpecError, match=rf"^{name} takes no argument, got 'fast'$"):
+        codec(f"{name}:fast", TWO)
 
 
 def test_books_are_smaller_where_they_were_trained() -> None:
@@ -302,7 +287,6 @@ def test_books_are_smaller_where_they_were_trained() -> None:
     fitted = plain.fit(np.stack([np.roll(COLORS, k, axis=2) for k in range(8)]))
     assert len(encoded(fitted, COLORS)) < len(encoded(plain, COLORS))
     assert len(fitted.dictionary) == DICTIONARY_NBYTES
-    assert codec("pred:fast", Layout.of(COLORS)).fit(COLORS[None]).dictionary == b""
 
 
 def changed(at: int, value: int) -> bytes:

@@ -36,7 +36,7 @@ SPECS = {
     "lz4-frame": ("lz4-frame:0",),
     "gzip": ("gzip:1",),
     "igzip": ("igzip:1",),
-    "pred": ("pred", "pred:fast"),
+    "pred": ("pred",),
     "palette": ("palette",),
     "filters": (
         "shuffle|raw", "bitpack|raw", "delta|raw", "delta|rle", "shuffle|rle", "bitpack|delta-rle", "delta|shuffle|lz4",
@@ -223,7 +223,7 @@ def stream_targets() -> dict[str, Make]:
         "blocks-of-patches": ("delta-rle",),
         "blocks-by-lz4": ("delta-rle|lz4", "lz4"),
         "blocks-by-others": ("delta-rle|zstd:1", "raw", "rle", "zstd:1", "delta-rle|gzip:1"),
-        "blocks-of-images": ("pred", "pred:fast", "palette"),
+        "blocks-of-images": ("pred", "palette"),
     }
     return made | {name: partial(_target, partial(Blocks, specs)) for name, specs in blocks.items()}
 

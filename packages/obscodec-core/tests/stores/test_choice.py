@@ -108,9 +108,7 @@ def test_blocks_are_larger_where_frames_resemble_the_one_before():
 
 
 @pytest.mark.parametrize("thorough", [False, True])
-@pytest.mark.parametrize(
-    ("n_colours", "suits"), [(100, ["palette", "pred", "pred:fast"]), (1 << 24, ["pred", "pred:fast"])]
-)
+@pytest.mark.parametrize(("n_colours", "suits"), [(100, ["palette", "pred"]), (1 << 24, ["pred"])])
 def test_one_codec_for_images_is_tried_unless_all_are_asked_for(n_colours, suits, thorough):
     seen = hills(64, moving=False)
     if n_colours == 100:

@@ -61,9 +61,8 @@ CANDIDATES = (
     Candidate("shuffle|zstd:1", 1, 7.9),
     *(Candidate("palette", n, 6.6) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
     *(Candidate("pred", n, 5.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    Candidate("pred:fast", 1, 3.3),
 )
-_OF_IMAGES = ("palette", "pred", "pred:fast")  # one that suits images mostly makes them smaller than those behind it
+_OF_IMAGES = ("palette", "pred")  # one that suits images mostly makes them smaller than those behind it
 # A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a gather takes less time,
 # and all costs are higher, some twice as high.
 _MAX_COST = 1.2

@@ -12,7 +12,7 @@ from obscodec.statuses import OK
 
 SIDE: Final = 8  # of a tile: its rows are words
 GROUP_NBYTES: Final = 32  # residuals in a group: four rows of a tile in one plane
-GROUP_STRIDE: Final = 40  # from group to group in memory: decoders write up to seven bytes behind a group
+GROUP_STRIDE: Final = 40  # from group to group in memory: decoders write up to three bytes behind a group
 GROUPS_OF_TILE: Final = 2  # in each plane
 
 
@@ -66,7 +66,7 @@ class Scratch(NamedTuple):
     Attributes:
         work: two frames in planes.
         residuals: of a frame.
-        labels: ``u8[n_groups]``, the class or the width of each group.
+        labels: ``u8[n_groups]``, the class of each group.
         order: ``u32[n_groups]``.
         modes: ``u8[n_tiles]``.
         vectors: ``i8[MAX_VECTORS, 2]``.

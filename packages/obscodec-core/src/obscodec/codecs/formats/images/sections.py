@@ -5,14 +5,12 @@ from typing import Final
 from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, Geometry, Scratch
 from obscodec.codecs.formats.images.groups import decode_groups, encode_groups
 from obscodec.codecs.formats.images.tiles import N_SPATIAL
-from obscodec.codecs.formats.images.widths import pack_groups, unpack_groups
 from obscodec.kernels import compiled, copy, inlined, load_u8, load_u64, move, signed, store_u8, store_u16, unsigned
 from obscodec.statuses import NO_SUCH_FRAME, NO_SUCH_STORAGE
 from obscodec.streams import read_varint, write_varint
 
 AS_IS: Final = 0  # the head of a plain frame, or item; others have the number of vectors and 1, or a size
 PREDICTED: Final = -1  # in place of code words: residuals and modes are written as they are
-_LOW: Final = 15  # the bits of a head with the number of vectors and 1
 
 
 @inlined
@@ -62,22 +60,19 @@ def read_frame(
     """Read the vectors, the modes and the residuals of a frame into ``scratch``.
 
     The frame has ``nbytes`` bytes at ``body``, not more than its pixels have. ``tables`` is the address of those of
-    books, ``u64[16, 2048]``; 0 for ``pred:fast``. Returns how many vectors there are, and a status.
+    books, ``u64[16, 2048]``. Returns how many vectors there are, and a status.
     """
     begin, end = scratch.bits, scratch.bits + nbytes
     copy(begin, body, nbytes)
-    head = signed(load_u8(begin))
-    n_vectors, form = (head & _LOW) - 1, head >> 4
+    n_vectors = signed(load_u8(begin)) - 1
     at = begin + 1 + 2 * max(0, n_vectors - 1)
-    if n_vectors < 0 or n_vectors > most_vectors or form > (0 if tables else 1):
+    if n_vectors < 0 or n_vectors > most_vectors:
         return 0, NO_SUCH_STORAGE
     if at > end:
         return 0, NO_SUCH_FRAME
     store_u16(scratch.vectors, unsigned(0))
     copy(scratch.vectors + 2, begin + 1, at - begin - 1)
-    if tables:
-        return n_vectors, decode_groups(at, end, geometry, tables, scratch)
-    return n_vectors, unpack_groups(at, end, n_vectors, form, geometry, scratch)
+    return n_vectors, decode_groups(at, end, geometry, tables, scratch)
 
 
 @compiled
@@ -86,24 +81,21 @@ def write_frame(
 ) -> int:
     """Write a frame whose vectors, modes and residuals are in ``scratch``, unless it has more than ``most`` bytes.
 
-    ``largest`` is its largest kind of prediction. ``classes`` and ``codes`` are addresses, see ``encode_groups``;
-    ``codes`` is 0 for ``pred:fast``, or :data:`PREDICTED`. Returns its bytes.
+    ``largest`` is its largest kind of prediction. ``classes`` and ``codes`` are addresses, see ``encode_groups``,
+    or ``codes`` is :data:`PREDICTED`. Returns its bytes.
     """
     if codes == PREDICTED:
         nbytes = GROUP_STRIDE * geometry.n_groups
         copy(out, scratch.residuals, nbytes)
         copy(out + nbytes, scratch.modes, geometry.n_tiles)
         return nbytes + geometry.n_tiles
-    n_vectors, form = (largest - N_SPATIAL >> 1) + 1 if largest >= N_SPATIAL else 0, 0
+    n_vectors = (largest - N_SPATIAL >> 1) + 1 if largest >= N_SPATIAL else 0
     body = out + 1 + 2 * max(0, n_vectors - 1)
     left = out + most + 1 - body
     if left <= 1:
         return most + 1
-    if codes:
-        nbytes = encode_groups(body, left, geometry, classes, codes, scratch)
-    else:
-        nbytes, form = pack_groups(body, left, n_vectors, geometry, scratch)
+    nbytes = encode_groups(body, left, geometry, classes, codes, scratch)
     if nbytes < left:
-        store_u8(out, unsigned(n_vectors + 1 | form << 4))
+        store_u8(out, unsigned(n_vectors + 1))
         copy(out + 1, scratch.vectors + 2, body - out - 1)
     return body - out + nbytes

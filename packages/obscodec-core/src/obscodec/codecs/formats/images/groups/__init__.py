@@ -1,4 +1,4 @@
-"""Residuals in groups of 32, and the code words for them: the dense form of ``pred``.
+"""Residuals in groups of 32, and the code words for them: the bits of ``pred``.
 
 Groups become bits and back. They never know which pixels they are of, nor how these were predicted.
 """

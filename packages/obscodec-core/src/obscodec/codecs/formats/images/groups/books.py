@@ -1,4 +1,4 @@
-"""Books of code words: the dictionary of the dense form of ``pred``, and how it is trained."""
+"""Books of code words: the dictionary of the bits of ``pred``, and how it is trained."""
 
 from dataclasses import dataclass
 from functools import cache

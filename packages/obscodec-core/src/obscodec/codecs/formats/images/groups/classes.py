@@ -1,4 +1,4 @@
-"""Residuals in groups of 32, each coded with one of sixteen classes of code words: the dense form of ``pred``.
+"""Residuals in groups of 32, each coded with one of sixteen classes of code words: the bits of ``pred``.
 
 Class 0 has zeros only. A code word of classes 1 to 5 stands for four residuals, of classes 6 to 10 for two, of classes
 11 to 14 for one; class 15 has the bytes as they are. Groups are sorted by class, so that a loop reads one table, and

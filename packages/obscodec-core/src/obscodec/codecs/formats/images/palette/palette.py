@@ -15,8 +15,7 @@ from obscodec.codecs.formats.images.palette.encode import encode_with
 from obscodec.codecs.formats.images.palette.training import train
 from obscodec.codecs.formats.images.pred import Pred
 from obscodec.codecs.formats.images.scratch import N_COLOURS, new_scratch
-from obscodec.errors import SpecError
-from obscodec.layout import Layout, Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments
 from obscodec.statuses import check
 
@@ -41,17 +40,6 @@ class Palette(ImageCodec):
         super().__post_init__()
         if self.dictionary:
             _ = self._pred
-
-    @classmethod
-    def from_args(cls, layout: Layout, args: tuple[str, ...]) -> Self:
-        """Build the codec from the arguments in a spec, none.
-
-        Raises:
-            SpecError: there are arguments, or the layout is not of images.
-        """
-        if args:
-            raise SpecError(f"palette takes no argument, got {','.join(args)!r}")
-        return cls(layout)
 
     @cached_property
     def _tables(self) -> Tables:

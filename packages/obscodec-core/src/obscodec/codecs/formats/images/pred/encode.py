@@ -23,8 +23,8 @@ def encode_items(
     """Encode some items, ``u8[n, nbytes]``, each of ``n_frames`` frames, one or more; returns a status.
 
     ``out`` is filled with the streams, one behind the other, or for :data:`PREDICTED` with all frames; ``lengths``,
-    ``i64[n]``, with their bytes. ``classes`` and ``codes`` are as in ``write_frame``; ``places`` are the addresses of a
-    scratch that no other call uses meanwhile.
+    ``i64[n]``, with their bytes. ``classes`` and ``codes`` are as in ``write_frame``; ``places`` are those of a
+    ``Scratch``, which no other call uses meanwhile.
     """
     geometry, scratch = Geometry(*of_frame), Scratch(*places)
     frame_nbytes, item_nbytes = geometry.frame_nbytes, rows.shape[1]

@@ -13,13 +13,11 @@ from obscodec.codecs.formats.images.pred.decode import decode_items
 from obscodec.codecs.formats.images.pred.encode import encode_items
 from obscodec.codecs.formats.images.scratch import new_scratch
 from obscodec.codecs.formats.images.sections import PREDICTED
-from obscodec.errors import SpecError
-from obscodec.layout import Layout, Rows
+from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments
 from obscodec.statuses import check
 from obscodec.varint import encode_varint
 
-_FAST: Final = "fast"
 _FEW_COLOURS: Final = 64
 _N_SAMPLES: Final = 128  # frames that a dictionary is trained on
 
@@ -38,40 +36,20 @@ class Pred(ImageCodec):
 
     takes_depth: ClassVar[bool] = True
 
-    fast: bool = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fast and self.dictionary:
-            raise SpecError(f"{self.spec} has no dictionaries, got one of {len(self.dictionary)} bytes: use pred")
         if self.dictionary:
             _ = self._books
-
-    @classmethod
-    def from_args(cls, layout: Layout, args: tuple[str, ...]) -> Self:
-        """Build the codec from the arguments in a spec, none or ``fast``.
-
-        Raises:
-            SpecError: there are other arguments, or the layout is not of images.
-        """
-        if args not in ((), (_FAST,)):
-            raise SpecError(f"pred takes no argument, or {_FAST!r}, got {','.join(args)!r}")
-        return cls(layout, fast=bool(args))
-
-    @property
-    def spec(self) -> str:
-        """The canonical text that builds this codec."""
-        return f"{self.name}:{_FAST}" if self.fast else self.name
 
     @cached_property
     def _books(self) -> Books:
         return books_of(self.dictionary, self.spec)
 
     def fit(self, samples: npt.NDArray[np.generic]) -> Self:
-        """A codec with books trained on up to 128 frames of ``samples``, or a few more; ``pred:fast`` has none."""
+        """A codec with books trained on up to 128 frames of ``samples``, or a few more."""
         rows = self.layout.rows(samples)
         n_frames, geometry = self._frames
-        if self.fast or not rows.size:
+        if not rows.size:
             return self
         chosen = self._some(rows, _N_SAMPLES)
         predicted = new_predicted(len(chosen) * n_frames, geometry)
@@ -99,10 +77,10 @@ class Pred(ImageCodec):
         """Encode all items in one compiled call, without the GIL."""
         if not rows.size:
             return np.zeros(len(rows), np.int64)
-        return self._encode(rows, out, 0 if self.fast else self._books.codes.ctypes.data)
+        return self._encode(rows, out, self._books.codes.ctypes.data)
 
     def _encode(self, rows: Rows, out: Bytes, codes: int) -> Ints:
-        (n_frames, geometry), classes = self._frames, self._books.classes.ctypes.data if codes else 0
+        (n_frames, geometry), classes = self._frames, self._books.classes.ctypes.data
         lengths, (memory, scratch) = np.zeros(len(rows), np.int64), new_scratch(geometry, n_frames)
         encode_items(rows, n_frames, tuple(geometry), classes, codes, out, lengths, scratch)
         del memory  # not before
@@ -110,10 +88,9 @@ class Pred(ImageCodec):
 
     def _decode(self, src: Segments, rows: Rows, n_wanted: Ints) -> None:
         """Decode all items in one compiled call, without the GIL."""
-        (n_frames, geometry), books = self._frames, None if self.fast else self._books
+        (n_frames, geometry), tables = self._frames, self._books.tables.ctypes.data
         memory, scratch = new_scratch(geometry, n_frames)
-        tables = books.tables.ctypes.data if books else 0
         where = src.addresses(), src.lengths
         status = decode_items(*where, rows, n_frames, n_wanted, tuple(geometry), tables, scratch)
-        del memory, books  # not before
+        del memory  # not before
         check(status)
