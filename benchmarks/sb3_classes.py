@@ -54,7 +54,7 @@ class Kind:
             return obs, step.number % 6, step.reward, done, nothing, nothing
         infos = [{"TimeLimit.truncated": bool(truncated)} for truncated in step.truncated]
         if self.stock is DictReplayBuffer:
-            vectors = [np.sin(number[:, None] * np.arange(1, 9)) for number in (step.number, step.number + len(obs))]
+            vectors = [np.sin(k[:, None] * np.arange(1, 9), dtype="f") for k in (step.number, step.number + len(obs))]
             both = [{"image": i, "vector": v} for i, v in zip((obs, next_obs), vectors, strict=True)]
             return *both, step.number % 6, step.reward, done, infos
         return obs, next_obs, step.number % 6, step.reward, done, infos

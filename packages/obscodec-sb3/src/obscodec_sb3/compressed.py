@@ -4,10 +4,10 @@ from typing import Any
 
 import obscodec
 from obscodec.state import versioned
-from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer, RolloutBuffer
+from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, ReplayBuffer, RolloutBuffer
 
 from obscodec_sb3.base import COMPRESSED, CompressedBuffer
-from obscodec_sb3.replay import CompressedReplayBuffer
+from obscodec_sb3.replay import CompressedReplayBuffer, DictStoredDirectly, StoredDirectly
 from obscodec_sb3.rollout import CompressedRolloutBuffer
 
 
@@ -41,6 +41,9 @@ def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
         return buffer_class
     if buffer_class not in COMPRESSED:
         ours = CompressedReplayBuffer if issubclass(buffer_class, ReplayBuffer) else CompressedRolloutBuffer
+        more: tuple[type, ...] = ()
+        if ours is CompressedReplayBuffer:
+            more = (DictStoredDirectly if issubclass(buffer_class, DictReplayBuffer) else StoredDirectly,)
 
         def reduce(self: CompressedBuffer, protocol: Any) -> Any:
             if type(self) is made:  # pickle can't find this class by its name
@@ -49,7 +52,7 @@ def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
 
         about = f"``{buffer_class.__name__}`` with compressed observations."
         members = {"__doc__": about, "__module__": __package__, "__reduce_ex__": reduce}
-        made = type(f"Compressed{buffer_class.__name__}", (ours, buffer_class), members)
+        made = type(f"Compressed{buffer_class.__name__}", (ours, buffer_class, *more), members)
     return COMPRESSED[buffer_class]
 
 

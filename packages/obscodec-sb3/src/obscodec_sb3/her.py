@@ -12,11 +12,11 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from stable_baselines3.her import GoalSelectionStrategy, HerReplayBuffer
 
-from obscodec_sb3.replay import CompressedReplayBuffer
+from obscodec_sb3.replay import CompressedReplayBuffer, DictStoredDirectly
 from obscodec_sb3.signatures import CompressedKeywords
 
 
-class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer):
+class CompressedHerReplayBuffer(CompressedReplayBuffer, HerReplayBuffer, DictStoredDirectly):
     """``HerReplayBuffer`` with compressed observations, without ``prefetch``; see :class:`CompressedDictReplayBuffer`.
 
     Environments compute rewards from goals on the CPU, so goals are decoded on the CPU.

@@ -34,6 +34,28 @@ _ARRAYS = np.ndarray, Column
 _EMPTY = "the buffer is empty: add a transition before you sample"
 
 
+class StoredDirectly(ReplayBuffer):
+    """Behind a class that adds more: stores what it hands on to SB3 as :class:`CompressedReplayBuffer` does."""
+
+    _direct: DirectAdd | None = None
+
+    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
+        """See SB3's ``add``."""
+        pos, direct = self.pos, self._direct
+        if direct is None or not direct.is_for(self) or not direct.add(pos, obs, next_obs, action, reward, done, infos):
+            super().add(obs, next_obs, action, reward, done, infos)
+            return
+        self.full |= pos + 1 == self.buffer_size
+        self.pos = (pos + 1) % self.buffer_size
+
+
+class DictStoredDirectly(StoredDirectly, DictReplayBuffer):
+    """:class:`StoredDirectly` for observations that are dictionaries."""
+
+
+_ADD_ALONE = ReplayBuffer.add, DictReplayBuffer.add, StoredDirectly.add
+
+
 class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     """A replay buffer that keeps observations compressed, without loss.
 
@@ -91,6 +113,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     _waiting = 6  # four steps: most observations equal the next ones of the step before, and wait once
     _direct: DirectAdd | None = None
     _samples_directly = False
+    _adds_alone = False  # whether SB3's ``add`` does nothing besides
     _has_seams = False  # in ``timeouts``, which SB3 does not write
     _dropped = 0  # how many of the oldest rows are gone for want of bytes
     _gone: Excluded | None = None  # of several environments; of one, ``pos`` goes back
@@ -169,7 +192,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         pos, full, direct = self.pos, self.full, self._direct
         if direct is None or not direct.is_for(self):
             direct = self._direct = self._new_direct()
-        if direct is not None:
+        if direct is not None and self._adds_alone:
             try:
                 if direct.add(pos, obs, next_obs, action, reward, done, infos):
                     if pos + 1 < self.buffer_size and not (full and self._dropped):
@@ -190,23 +213,26 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     @says_memory_error
     def _add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """SB3's own ``add``, which stores one array after the other: every check comes before it."""
-        action = as_actions(action, (self.n_envs, self.action_dim))
-        for name, value in (("actions", action), ("rewards", reward), ("dones", done)):
-            check_assignable(name, value, getattr(self, name))
-        if self.handle_timeout_termination:
-            check_infos(infos, self.n_envs)
-        obs, next_obs = self._steps(obs, next_obs)
+        if (direct := self._direct) is None or direct.accepts(obs, next_obs, action, reward, done, infos) is None:
+            action = as_actions(action, (self.n_envs, self.action_dim))
+            for name, value in (("actions", action), ("rewards", reward), ("dones", done)):
+                check_assignable(name, value, getattr(self, name))
+            if self.handle_timeout_termination:
+                check_infos(infos, self.n_envs)
+            obs, next_obs = self._steps(obs, next_obs)
         pos, full, arrays = self.pos, self.full, vars(self)
-        before = {}
-        for name in self._plain_names or self._find_plain_names():
-            before[name] = arrays[name][pos].copy()
+        plain = [arrays[name] for name in self._plain_names or self._find_plain_names()]
+        for of_keys in (self.observations, self.next_observations):
+            if isinstance(of_keys, dict):
+                plain += [array for array in of_keys.values() if isinstance(array, np.ndarray)]
+        before = [(array, array[pos].copy()) for array in plain]
         try:
             super().add(obs, next_obs, action, reward, done, infos)
         except BaseException:
             self.pos, self.full = pos, full
             self._arrays.forget(pos)
-            for name, row in before.items():
-                arrays[name][pos] = row
+            for array, row in before:
+                array[pos] = row
             raise
 
     def reset(self) -> None:
@@ -483,11 +509,12 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         return self._plain_names
 
     def _new_direct(self) -> DirectAdd | None:
-        """What stores transitions without SB3's own ``add``; None if that does more than SB3's ReplayBuffer."""
+        """What stores transitions without the ``add`` of SB3's ``ReplayBuffer`` or ``DictReplayBuffer``, if it can."""
         stock: Any = super()
-        names = set(self._plain_names or self._find_plain_names())
-        if stock.add.__func__ is not ReplayBuffer.add or names != _PLAIN or self.buffer_size < 2:
+        names = {*(self._plain_names or self._find_plain_names())}
+        if names < _PLAIN or self.buffer_size < 2:
             return None
+        self._adds_alone = stock.add.__func__ in _ADD_ALONE and names == _PLAIN
         direct = DirectAdd.of(self)
         if direct is not None:  # of SB3, with nothing of a user's in between, and on the CPU
             after_ours: Any = super(CompressedBuffer, self)

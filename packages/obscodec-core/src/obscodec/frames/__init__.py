@@ -7,9 +7,11 @@ id, but for the rows of ids and of columns that a step writes.
 from obscodec.frames.coder_for import new_coder
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
+from obscodec.frames.kernels.steps import MAX_COLUMNS
 from obscodec.frames.step_writer import StepWriter
 
 __all__ = [
+    "MAX_COLUMNS",
     "NEEDED",
     "ROOM",
     "ROOM_NBYTES",

@@ -93,7 +93,7 @@ class StepState:
         """Have rows be exchanged with those of columns, if a call asks for it, in the same step as ids.
 
         Args:
-            columns: of each column, at most 8, contiguous, the array and its new row.
+            columns: of each column, at most ``MAX_COLUMNS``, contiguous, the array and its new row.
         """
         self.n_columns = 0
         self._columns = [(array, row, np.zeros(row.nbytes, np.uint8)) for array, row in columns]

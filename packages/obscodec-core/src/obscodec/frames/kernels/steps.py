@@ -66,7 +66,7 @@ CHANGED_ROWS: Final = 36
 STACK_TALLIES: Final = 37
 N_CHANGED: Final = 38  # of how many columns the last step changed a row
 COLUMNS: Final = 39  # of each column: the addresses of its words, of the new row, and of room for its items
-MAX_COLUMNS: Final = 8
+MAX_COLUMNS: Final = 32
 N_WORDS: Final = COLUMNS + 3 * MAX_COLUMNS
 
 
