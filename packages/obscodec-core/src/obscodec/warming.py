@@ -26,7 +26,7 @@ from obscodec.kernels import KernelNames, cache_folder, kernels_here
 from obscodec.layout import Layout
 from obscodec.runtime import n_processors, temporary_folder
 from obscodec.snapshots import load, save
-from obscodec.stores import AutoStore, FrameStore
+from obscodec.stores import AutoStore, FrameStore, compile_here
 
 ENTRY_POINT_GROUP = "obscodec.warm"
 _SIDE = 32  # of frames, which have the 1 KiB from which fields are compressed
@@ -72,9 +72,17 @@ def warm(processes: int | None = None) -> Warmed:
 def run_part(part: Callable[[], None] | EntryPoint) -> KernelNames:
     """Run a part, and return the kernels that this process has so far."""
     logging.getLogger("obscodec").setLevel(logging.ERROR)  # who calls this knows that it compiles
+    compile_here()
     run: Callable[[], None] = part.load() if isinstance(part, EntryPoint) else part
     run()
     return kernels_here()
+
+
+def compile_buffers() -> None:
+    """Run what compiles the kernels of buffers, for a process whose buffers wait for it."""
+    compile_here()
+    write_and_sample()
+    read_and_decode()
 
 
 def write_and_sample() -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from new_python import run_python
-from obscodec import AutoStore, FrameStack, Layout
+from obscodec import AutoStore, FrameStack, Layout, warming
 from obscodec.stores.auto import ahead
 from together import together
 
@@ -43,6 +43,7 @@ def started(monkeypatch):
     monkeypatch.setattr(ahead, "n_processors", lambda: 2)
     monkeypatch.setattr(process, "parent_process", lambda: None)  # under pytest-xdist, too
     monkeypatch.setattr(ahead, "_asked", {})
+    monkeypatch.setattr(ahead, "_prepared", {"here"})
     return commands
 
 
@@ -87,6 +88,51 @@ def test_what_an_earlier_process_began_is_finished(there, started, monkeypatch):
     monkeypatch.setattr(ahead, "is_on_disk", lambda package, name: name == f"{there}_items")
     decide(TEXTURE)
     assert [command[-2:] for command in started] == [["pred", "decode" if there == "encode" else "encode"]]
+
+
+PREPARES = "another process", "this process"
+
+
+@pytest.mark.parametrize("who", PREPARES)
+def test_kernels_of_buffers_are_compiled_before_a_choice(who, started, monkeypatch, caplog):
+    made = []
+    monkeypatch.setattr(ahead, "_prepared", set())
+    monkeypatch.setattr(warming, "compile_buffers", lambda: made.append(who))
+    if who == "this process":
+        monkeypatch.setattr(ahead, "n_processors", lambda: 1)
+    for _ in range(2):
+        decide(GAME)
+    assert [command[-1] for command in started] == [ahead._COMPILES_BUFFERS][: who == "another process"]
+    assert made == [who][: who == "this process"]
+    says = (
+        "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only: observations wait "
+        "uncompressed until then"
+    )
+    assert caplog.messages == [says][: len(started)]  # a log says so if this process compiles
+
+
+@pytest.mark.parametrize(("value", "expected"), [("now", 1), ("", 0), (None, 0)])
+def test_kernels_are_compiled_when_a_store_is_made_if_somebody_wants_it(value, expected, started, monkeypatch):
+    monkeypatch.setattr(ahead, "_prepared", set())
+    if value is not None:
+        monkeypatch.setenv("OBSCODEC_COMPILE", value)
+    AutoStore(Layout((8, 8), np.uint8))
+    assert len(started) == expected
+
+
+@pytest.mark.parametrize("kernel", range(4))
+def test_kernels_that_are_missing_are_compiled(kernel, started, monkeypatch):
+    monkeypatch.setattr(ahead, "_prepared", set())
+    monkeypatch.setattr(ahead, "is_on_disk", lambda *of: of != ahead._OF_BUFFERS[kernel])
+    decide(GAME)
+    assert len(started) == 1
+
+
+def test_kernels_that_are_on_disk_are_not_compiled(started, monkeypatch, caplog):
+    monkeypatch.setattr(ahead, "_prepared", set())
+    monkeypatch.setattr(ahead, "is_on_disk", lambda *of: True)
+    decide(GAME)
+    assert (started, caplog.messages) == ([], [])
 
 
 @pytest.mark.parametrize("n_envs", [1, 2, 8])
@@ -164,7 +210,7 @@ def test_the_process_ends_with_this_one():
 def test_a_forked_process_that_ends_leaves_it_to_its_starter():
     """A thread of the starter waits for it, and the forked process has the lock of this thread, which nobody frees."""
     script = """
-import atexit, subprocess, sys, time
+import atexit, subprocess, threading, time
 from forked import exit_status, forked
 from obscodec.stores.auto import ahead
 started = []
@@ -173,7 +219,8 @@ class Popen(subprocess.Popen):
         super().__init__(*args, **options)
         started.append(self)
 subprocess.Popen = Popen
-ahead._start([sys.executable, "-c", "import time; time.sleep(600)"])
+process = ahead._start("import time; time.sleep(600)")
+threading.Thread(target=process.wait, daemon=True).start()
 while not started[0]._waitpid_lock.locked():
     time.sleep(0.01)
 print(exit_status(forked(atexit._run_exitfuncs, seconds=20)))

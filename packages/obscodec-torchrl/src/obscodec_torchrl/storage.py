@@ -163,6 +163,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         }
         given.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
         self._memory = Memory(given.pop("max_bytes", None), spill, [given.get("heap", "device")])
+        obscodec.AutoStore(obscodec.Layout((), "uint8"))  # loads numba here, in a second, and not in the first write
         if self._memory.drops_steps:
             raise obscodec.SpecError(
                 "max_bytes needs spill, a folder for blocks that exceed it: pass spill, or leave max_bytes out and "

@@ -13,11 +13,8 @@ from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
-from obscodec.kernels import address, compiled
-from obscodec.layout import Rows
 from obscodec.runtime import says_memory_error
 from obscodec.stores import Place, Store
-from obscodec.streams import are_equal
 
 _MAX_NBYTES = 1 << 18  # eight steps of Atari: storing them together takes little longer than storing one
 _MANY_ROWS = 16  # of 16 KiB or less: looking for equal rows among so many takes longer than storing them
@@ -112,12 +109,12 @@ class WriteBuffer:
             self._rows[new] = tensors  # the row stays free until it is in ``waiting``
             before = self.waiting.get(place)
             if before is not None:  # one array has the observations and the next ones, each step is assigned twice
-                if _same(self._bytes, before, new):
+                if self._are_same(before, new):
                     return True
                 self.flush()
                 new = 0
                 self._rows[new] = tensors
-            if new and self._merges and _same(self._bytes, new - 1, new):
+            if new and self._merges and self._are_same(new - 1, new):
                 new -= 1
             self._arrays[id(ids)] = ids
             self.waiting[place] = new
@@ -220,6 +217,13 @@ class WriteBuffer:
         self._tensors = layout.tensors(self._bytes.reshape(n_rows * self.n_envs, layout.nbytes))
         self._rows = self._tensors.reshape(n_rows, *self.row_shape)  # last: an interrupt leaves no rows, or all
 
+    def _are_same(self, a: int, b: int) -> bool:
+        """Whether two rows are equal in every byte; by numpy, so that the first steps compile nothing."""
+        rows: npt.NDArray[np.generic] = self._bytes
+        if rows.shape[1] % 8 == 0:
+            rows = rows.view(np.uint64)
+        return np.array_equal(rows[a], rows[b])
+
     @property
     def _n_used(self) -> int:
         """How many rows of the memory are in use."""
@@ -252,11 +256,3 @@ class WriteBuffer:
     def __reduce__(self) -> tuple[type[WriteBuffer], tuple[Store, int, int]]:
         self.flush()
         return WriteBuffer, (self.store, self.n_envs, self.min_rows)
-
-
-@compiled
-def _same(rows: Rows, a: int, b: int) -> bool:
-    """Whether two rows of ``u8[n, nbytes]``, contiguous, are equal in every byte."""
-    nbytes = rows.shape[1]
-    begin = address(rows)
-    return are_equal(begin + a * nbytes, begin + b * nbytes, nbytes)

@@ -91,7 +91,11 @@ class Background:
         atexit.register(self._end)
 
     def submit(self, work: Callable[[], T]) -> Job[T]:
-        """Call ``work`` soon; RuntimeError if the system has no thread left, or Python is about to exit."""
+        """Call ``work`` soon.
+
+        Raises:
+            RuntimeError: the system has no thread left, Python is about to exit, or this is called in the background.
+        """
         job = Job(work)
         self.put(job)
         return job
@@ -105,6 +109,8 @@ class Background:
         """Run a job soon, as :meth:`submit`."""
         if self._has_ended:
             raise RuntimeError(_ENDING)
+        if self._thread == _thread.get_ident() and self._process == os.getpid():
+            raise RuntimeError("a call in the background can't wait for another one")
         if self._jobs is None or self._process != os.getpid():
             jobs: SimpleQueue[Job[object]] = SimpleQueue()
             running = _thread.allocate_lock()

@@ -3,6 +3,7 @@
 A store gives an id for a tensor, and the tensor for the id. It never knows arrays of steps, only places of ids in them.
 """
 
+from obscodec.stores.auto.ahead import compile_here
 from obscodec.stores.auto.auto_store import AutoStore
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
@@ -24,6 +25,7 @@ __all__ = [
     "StoragePlan",
     "Store",
     "StoreOptions",
+    "compile_here",
     "find_plan",
     "frames_of_block",
     "n_first_of",

@@ -1,6 +1,7 @@
-"""Kernels of a codec for images, compiled by another process while this one compiles the kernels before them."""
+"""Kernels that another process compiles, while this one goes on."""
 
 import atexit
+import importlib
 import logging
 import os
 import subprocess
@@ -17,9 +18,19 @@ from obscodec.kernels import cache_folder, is_on_disk
 from obscodec.runtime import n_processors
 
 _COMPILES = "import sys; from obscodec.warming import compile_codec; compile_codec(*sys.argv[1:])"
+_COMPILES_BUFFERS = "from obscodec.warming import compile_buffers; compile_buffers()"
+# Kernels that buffers call, the last ones to be compiled among them.
+_OF_BUFFERS = (
+    ("obscodec.frames", "append_frames"),
+    ("obscodec.frames", "exchange_step"),
+    ("obscodec.frames", "find_frames"),
+    ("obscodec.columns", "take_items"),
+)
 _FLAGS = sys.flags
 _log = logging.getLogger("obscodec")
 _asked: dict[str, object] = {}  # by codec, which call looked into it
+NOW = "OBSCODEC_COMPILE"  # the variable that is "now" if kernels are compiled when the first store is made
+_prepared: set[str] = set()  # has something as soon as kernels of buffers are there, or another process compiles them
 
 
 def change(frames: npt.NDArray[np.generic]) -> float:
@@ -43,24 +54,53 @@ def compile_ahead(name: str) -> None:
     if not missing or cache_folder() is None:
         return
     _log.warning(f"obscodec compiles the codec {name!r} for images, for 10 to 20 seconds, the first time only")
+    if (process := _start(_COMPILES, name, *missing)) is not None:
+        with suppress(RuntimeError):  # no more threads
+            threading.Thread(target=process.wait, daemon=True).start()  # so that no ended process stays
+
+
+def compile_here() -> None:
+    """Have this process compile what it calls: it does so for others, or somebody waits for it."""
+    _prepared.add("here")
+
+
+def prepare() -> None:
+    """Have the kernels that buffers call compiled, on disk or here. The first time, it takes some 20 seconds.
+
+    Another process compiles them, so that the threads of this one go on; where it can't, the caller does.
+    """
+    if _prepared or all(is_on_disk(*kernel) for kernel in _OF_BUFFERS):
+        compile_here()
+        return
+    process = None if cache_folder() is None else _start(_COMPILES_BUFFERS)
+    if process is not None:
+        _log.warning(
+            "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only: observations "
+            "wait uncompressed until then"
+        )
+        process.wait()
+    compile_here()
+    if process is None or process.returncode:
+        importlib.import_module("obscodec.warming").compile_buffers()  # a room above this one
+
+
+def _start(program: str, *arguments: str) -> "subprocess.Popen[bytes] | None":
+    """Run a program of Python in a process that ends with this one; None if there should be, or can be, no other."""
     processes = sys.modules.get("multiprocessing.process")  # a process of several has it
     is_alone = n_processors() > 1 and not (processes and processes.parent_process())
     # In a program that has Python built in, another name is that of the program.
-    if is_alone and Path(sys.executable or "").name.startswith("python"):
-        _start([sys.executable, *_flags(), "-c", _COMPILES, name, *missing])
-
-
-def _start(command: list[str]) -> None:
+    if not is_alone or not Path(sys.executable or "").name.startswith("python"):
+        return None
+    command = [sys.executable, *_flags(), "-c", program, *arguments]
     null = subprocess.DEVNULL
     folder: str = numba.config.CACHE_DIR  # type: ignore[attr-defined]  # a program may have set it
     environment = {**os.environ, "NUMBA_CACHE_DIR": folder} if folder else None
     try:
         process = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, env=environment)
     except OSError:  # no more processes, or no interpreter of this name
-        return
+        return None
     atexit.register(_end, process, os.getpid())
-    with suppress(RuntimeError):  # no more threads
-        threading.Thread(target=process.wait, daemon=True).start()  # so that no ended process stays
+    return process
 
 
 def _flags() -> list[str]:

@@ -1,5 +1,6 @@
 """AutoStore: looks at the first tensors, then decides in the background how to store them."""
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, StoreStats
+from obscodec.stores.auto.ahead import NOW, prepare
 from obscodec.stores.auto.first_tensors import FirstTensors, Part
 from obscodec.stores.auto.move import Move
 from obscodec.stores.auto.options import StoreOptions
@@ -102,6 +104,8 @@ class AutoStore(Store):
         self._last: Store | None = None  # the chosen one, as soon as all of them have moved
         self._move = Move(self)
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
+        if os.environ.get(NOW) == "now":
+            prepare()
         self._give_back(np.empty(0, np.int64))  # loads a kernel, for which a failed allocation may leave no memory
 
     @property
@@ -233,6 +237,7 @@ class AutoStore(Store):
             if self._store is not None:
                 return
             tensors, sequences = self._first.first(self._n_first)
+        prepare()
         if plan is None:
             plan = find_plan(tensors, sequences, self._kept)
         with self._lock:
