@@ -9,6 +9,7 @@ from textwrap import dedent
 
 import pytest
 
+pytestmark = pytest.mark.in_background  # as for whoever pastes them
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^ *```python\n(?P<code>.*?)^ *```", re.MULTILINE | re.DOTALL)
 DOCUMENTS = [

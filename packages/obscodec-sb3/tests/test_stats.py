@@ -61,7 +61,7 @@ def test_stats_count_the_observations_of_each_key():
 
 def test_an_observation_without_a_key_is_printed_without_one():
     buffer = CompressedReplayBuffer(1000, IMAGE, spaces.Discrete(2), "cpu")
-    assert str(buffer.stats()).splitlines()[1:] == ["  auto, which has not chosen yet"]
+    assert str(buffer.stats()).splitlines()[1:] == ["  auto, which has not chosen yet: decide() waits for it"]
     assert repr(buffer).endswith("\n  uint8[4, 84, 84] auto)")
 
 

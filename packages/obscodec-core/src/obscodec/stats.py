@@ -81,7 +81,7 @@ class StoreStats:
     def encoding(self) -> str:
         """How the tensors are encoded, and why, for a reader."""
         if self.block_frames is None:
-            return f"{self.codec}, which has not chosen yet"
+            return f"{self.codec}, which has not chosen yet: decide() waits for it"
         why = f": {self.choice.reason}" if self.choice else ""
         return f"{self.codec}, blocks of {self.block_frames}{why}"
 
