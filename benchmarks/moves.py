@@ -66,6 +66,7 @@ def main() -> None:
 
     for i in range(800):
         add(i)()
+    buffer.decide()
     paths = [moves(add(800 + i)) for i in range(2 * BLOCK_FRAMES)]
     report("SB3 add, the one with most of 32", max(paths, key=len))
     buffer.sample(32)
@@ -79,12 +80,14 @@ def main() -> None:
 
     for i in range(0, 640, 32):
         replay.extend(batch(i))
+    replay.storage.decide()
     report("TorchRL extend(32)", moves(lambda: replay.extend(batch(640))))
     report("TorchRL sample(32)", moves(lambda: replay.sample()))
 
     ring = RingBuffer(5000, {"frame": Field((84, 84), np.uint8, "delta-rle")})
     for i in range(800):
         ring.append(frame=frames[i])
+    ring.decide()
     paths = [moves(lambda i=i: ring.append(frame=frames[800 + i])) for i in range(BLOCK_FRAMES)]  # type: ignore[misc]
     report("RingBuffer append, the median", sorted(paths, key=len)[len(paths) // 2])
     report("RingBuffer append, the one that fills a block", max(paths, key=len))
