@@ -220,6 +220,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             if self.handle_timeout_termination:
                 check_infos(infos, self.n_envs)
             obs, next_obs = self._steps(obs, next_obs)
+        else:
+            self._arrays.reserve(self.pos)  # the class may hand on something that is not stored directly
         pos, full, arrays = self.pos, self.full, vars(self)
         plain = [arrays[name] for name in self._plain_names or self._find_plain_names()]
         for of_keys in (self.observations, self.next_observations):
@@ -512,7 +514,7 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         """What stores transitions without the ``add`` of SB3's ``ReplayBuffer`` or ``DictReplayBuffer``, if it can."""
         stock: Any = super()
         names = {*(self._plain_names or self._find_plain_names())}
-        if names < _PLAIN or self.buffer_size < 2:
+        if not names >= _PLAIN or self.buffer_size < 2:
             return None
         self._adds_alone = stock.add.__func__ in _ADD_ALONE and names == _PLAIN
         direct = DirectAdd.of(self)
