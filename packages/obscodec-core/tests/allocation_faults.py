@@ -4,12 +4,11 @@ import sys
 
 import numpy as np
 from appending import DEPTH, Appending, Player
-from failing_allocator import at_every_allocation
+from failing_allocator import at_every_allocation, choose_in_the_caller
 from obscodec import AutoStore, Layout, TensorArray
 from obscodec.arrays import write_buffer
 from obscodec.codecs.formats.images.groups.books import books_from, built_in
 from obscodec.runtime import says_memory_error
-from obscodec.stores.auto import move
 
 SHAPE = DEPTH, 40, 40
 
@@ -35,18 +34,12 @@ def appended(codec: str, dtype: str, decide_after: int | None) -> int:
     return n_failed
 
 
-def in_the_caller(job: object) -> None:
-    """In place of a thread: only allocations of the caller fail."""
-    raise RuntimeError("can't start new thread")
-
-
 def decided() -> int:
     """Stores that decide while allocations fail: on the same tensors, one after the other."""
     n_failed, player = 0, Player(0, side=40, p_new=0)  # fast codecs suffice: with those for images, it takes minutes
     tensors = np.concatenate([player.step() for _ in range(20)])
     store = AutoStore(Layout(SHAPE, np.uint8), decide_after=30)
     array = TensorArray.zeros((40,), store)
-    move._MOVER.put = in_the_caller
     array[:] = tensors  # compiles
     stores = []
 
@@ -80,6 +73,7 @@ def new_books() -> int:
 
 if __name__ == "__main__":
     kind = sys.argv[1]
+    choose_in_the_caller()
     kinds = {
         "delta-rle": lambda: appended("delta-rle", "u1", 8),
         "delta-rle|zstd:3": lambda: appended("delta-rle|zstd:3", "u1", 8),

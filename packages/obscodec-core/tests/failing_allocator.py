@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from new_python import run_python
+from obscodec.stores.auto import move
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -20,6 +21,15 @@ def run_with(script: Path, *arguments: str, folder: Path) -> str:
     library = folder / "failing_allocator.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True)
     return run_python(script, *arguments, LD_PRELOAD=str(library))
+
+
+def choose_in_the_caller() -> None:
+    """Have stores choose their codec in the call that is due, as if there were no thread: only the caller's fail."""
+
+    def no_thread(job: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    move._MOVER.put = no_thread
 
 
 def at_every_allocation(

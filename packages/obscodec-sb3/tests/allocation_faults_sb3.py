@@ -2,10 +2,11 @@
 
 import sys
 
-from failing_allocator import at_every_allocation
+from failing_allocator import at_every_allocation, choose_in_the_caller
 from replay_in_parallel import Play
 
 if __name__ == "__main__":
+    choose_in_the_caller()
     play, n_failed = Play(codec=sys.argv[1], decide_after=int(sys.argv[2])), 0
     for _ in range(30):
         play.prepare()()

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from failing_allocator import at_every_allocation
+from failing_allocator import at_every_allocation, choose_in_the_caller
 from obscodec_sb3 import CompressedReplayBuffer
 from replay_in_parallel import NAMES, Play
 
@@ -15,6 +15,7 @@ def content(buffer: CompressedReplayBuffer) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
+    choose_in_the_caller()
     play, step, n_failed = Play(codec=sys.argv[1], decide_after=8), int(sys.argv[2]), 0
     for _ in range(11):
         play.prepare()()

@@ -3,9 +3,10 @@
 import sys
 
 from extended_rows import Rows
-from failing_allocator import at_every_allocation
+from failing_allocator import at_every_allocation, choose_in_the_caller
 
 if __name__ == "__main__":
+    choose_in_the_caller()
     for option in sys.argv[1:]:  # in one process, which takes seconds to load torch
         codec, decide_after = option.split("/")
         rows, n_failed = Rows(codec=codec, decide_after=int(decide_after)), 0
