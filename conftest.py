@@ -92,7 +92,7 @@ def choices_are_made_at_once(request: pytest.FixtureRequest, monkeypatch: pytest
     if request.node.get_closest_marker("in_background") is None and find_spec("obscodec") is not None:
         from obscodec.stores.auto import move
 
-        monkeypatch.setattr(move._MOVER, "put", _no_thread)
+        monkeypatch.setattr(move.MOVER, "put", _no_thread)
 
 
 def _no_thread(job: object) -> None:

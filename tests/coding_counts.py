@@ -45,7 +45,7 @@ class CodingCounts:
         self._stores: WeakKeyDictionary[StepWriter, AutoStore] = WeakKeyDictionary()
         block_queue._MANY_BLOCKS = 1, 1
         sealer.n_processors = lambda: 1  # none in the background
-        move._MOVER.put = _no_thread
+        move.MOVER.put = _no_thread
         self._watch(
             AutoStore, "take_in", lambda store, tensors, which, streams, ids: self._give(store, tensors, streams)
         )

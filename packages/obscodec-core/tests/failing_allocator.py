@@ -29,7 +29,7 @@ def choose_in_the_caller() -> None:
     def no_thread(job: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    move._MOVER.put = no_thread
+    move.MOVER.put = no_thread
 
 
 def at_every_allocation(

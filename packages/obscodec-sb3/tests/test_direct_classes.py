@@ -5,9 +5,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from changing_codecs import change_codecs_often
 from faults import at_every_line
 from gymnasium import spaces
 from obscodec.frames.frame_log import FrameLog
+from obscodec.stats import StoreStats
+from obscodec.stores.auto.move import MOVER
 from obscodec_sb3 import compressed
 from obscodec_sb3.direct_add import DirectAdd
 from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, ReplayBuffer
@@ -140,6 +143,27 @@ def test_steps_are_added_directly(taken, kind, n_envs):
             buffer.add(*copied(step))
         assert_alike(contents(ours), contents(stock))
     assert taken["add"] > 2 * SIZE - 10
+
+
+@pytest.mark.in_background
+@pytest.mark.parametrize("kind", CLASSES)
+def test_steps_are_added_directly_while_codecs_change(monkeypatch, taken, kind):
+    change_codecs_often(monkeypatch)
+    Env.num_envs = 1
+    (stock, ours), player, codecs = buffers(kind), Player(kind), set()
+    for n in range(12 * SIZE):
+        step = player.step()
+        for buffer in (stock, ours):
+            buffer.add(*copied(step))
+        if n == 10:
+            ours.decide()
+        if n % 7 == 0:
+            MOVER.finish()
+            assert_alike(contents(ours), contents(stock), n)
+        if n % 40 == 0:
+            codecs |= {of.codec for of in ours.stats().fields.values() if isinstance(of, StoreStats)}
+    assert len(codecs) > 3
+    assert taken["add"] > 11 * SIZE
 
 
 @pytest.mark.parametrize(("kind", "is_direct"), [*((kind, True) for kind in CLASSES), ("dictionary", False)])

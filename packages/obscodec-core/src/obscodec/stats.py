@@ -1,4 +1,4 @@
-"""What stores and buffers report: StoreStats, with the Choice of a codec, and BufferStats."""
+"""What stores and buffers report: StoreStats, with the Choice of a codec and the last Look, and BufferStats."""
 
 from __future__ import annotations
 
@@ -35,6 +35,29 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """What a store found when it looked again at how its tensors are stored.
+
+    Attributes:
+        choice: the codec that it would choose by the newest frames.
+        now: the codec that stored them, on the same frames if it was tried on them.
+        is_taken: whether that is worth a change: new frames are stored with the other codec from then on.
+        n_frames: how many frames it had encoded since it was made or loaded.
+    """
+
+    choice: Choice
+    now: Trial
+    is_taken: bool
+    n_frames: int = 0
+
+    def __str__(self) -> str:
+        when = f"looked again after {self.n_frames:,} frames"
+        if self.is_taken:
+            return f"{when}, and left {self.now.spec}, with which they took {self.now.frame_bytes:,.0f} bytes each"
+        return f"{when}, and kept it"
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStats:
     """What a store holds, in bytes.
 
@@ -52,6 +75,8 @@ class StoreStats:
         block_frames: how many frames are encoded together; None until it is chosen.
         choice: why the store chose its codec, and all trials; None before that, or if the codec was given.
         is_decided: whether it is decided how tensors are stored; until then they take their full size.
+        last_look: when the store last looked again whether another codec is better by now, and what it found; None
+            before that. Tensors that are stored stay as they are.
     """
 
     n_tensors: int
@@ -66,6 +91,7 @@ class StoreStats:
     block_frames: int | None = field(default=None, kw_only=True)
     choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
     is_decided: bool = field(default=True, repr=False, kw_only=True)
+    last_look: Look | None = field(default=None, repr=False, kw_only=True)
 
     @property
     def total_bytes(self) -> int:
@@ -83,7 +109,8 @@ class StoreStats:
         if self.block_frames is None:
             return f"{self.codec}, which has not chosen yet: decide() waits for it"
         why = f": {self.choice.reason}" if self.choice else ""
-        return f"{self.codec}, blocks of {self.block_frames}{why}"
+        look = f"; {self.last_look}" if self.last_look else ""
+        return f"{self.codec}, blocks of {self.block_frames}{why}{look}"
 
 
 @dataclass(frozen=True, slots=True)

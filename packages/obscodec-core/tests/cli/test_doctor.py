@@ -86,6 +86,7 @@ def test_the_memory_is_that_of_a_buffer_and_one_figure(report, frames):
     fields = {"obs": Field((64, 64), np.uint8, field.recommended), "next": Field((64, 64), np.uint8, next_of="obs")}
     buffer = RingBuffer(1_000_000, fields)
     buffer.extend(obs=frames[:-1], next=frames[1:])
+    buffer.decide()
     assert best.item_bytes == pytest.approx(buffer.stats().projected_bytes / 1e6, rel=0.02)
     lines = printed(report, width=200)
     why = f"the smallest codec that reads as fast as plain arrays, on the first {129} frames"

@@ -92,6 +92,7 @@ def test_the_field_to_paste_takes_what_the_table_says(which, request):
     if found.chosen:
         store, expected = field.new_store(), found.chosen.block_frames
         store.append(np.zeros((N, *field.shape), field.dtype))
+        store.decide()
         assert f"block_frames={expected}" in repr(store)
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from appending import DEPTH, N_ENVS, Appending, Player
+from changing_codecs import change_codec
 from faults import at_every_line
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, TensorArray
 from obscodec.arrays import WriteBuffer, write_buffer
@@ -26,6 +27,8 @@ STORES: dict[str, Callable[[], Store]] = {
     "undecided": lambda: AutoStore(STACK),
     "early": lambda: AutoStore(STACK, codec="delta-rle", block_frames=4, decide_after=8),
     "narrow": lambda: AutoStore(Layout(STACK.shape, "f4"), codec="delta-rle", block_frames=4, decide_after=8),
+    "changed": lambda: AutoStore(STACK, block_frames=4, decide_after=8),
+    "changed, narrow": lambda: AutoStore(Layout(STACK.shape, "f4"), block_frames=4, decide_after=8),
 }
 
 
@@ -41,7 +44,7 @@ def check_count(store: Store, arrays: list[TensorArray], place: str) -> None:
 @pytest.mark.parametrize("kind", STORES)
 def test_an_assignment_that_is_interrupted_is_done_or_not(kind):
     store = STORES[kind]()
-    player = Player(0, "f4" if kind == "narrow" else "u1")
+    player = Player(0, "f4" if "narrow" in kind else "u1")
     array, model = TensorArray.zeros((N_STEPS, N_ENVS), store), np.zeros((N_STEPS, N_ENVS, *STACK.shape), player.dtype)
     place, given, n_interrupts = [0], [model[0]], 0
 
@@ -54,6 +57,8 @@ def test_an_assignment_that_is_interrupted_is_done_or_not(kind):
         model[place[0]] = given[0]
         prepare()
     array[place[0]] = model[place[0]] = given[0]
+    if "changed" in kind:
+        change_codec(store, "zstd:1", 1)
     for _ in range(3):
         for where in at_every_line(prepare, STEP):
             n_interrupts += 1

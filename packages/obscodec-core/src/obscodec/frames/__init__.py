@@ -5,10 +5,10 @@ id, but for the rows of ids and of columns that a step writes.
 """
 
 from obscodec.frames.coder_for import new_coder
-from obscodec.frames.frame_log import FrameLog
+from obscodec.frames.frame_log import FrameLog, LogClosed, Newest
 from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
 from obscodec.frames.kernels.steps import MAX_COLUMNS
-from obscodec.frames.step_writer import StepWriter
+from obscodec.frames.step_writer import HasLog, StepWriter
 
 __all__ = [
     "MAX_COLUMNS",
@@ -16,6 +16,9 @@ __all__ = [
     "ROOM",
     "ROOM_NBYTES",
     "FrameLog",
+    "HasLog",
+    "LogClosed",
+    "Newest",
     "StepWriter",
     "new_coder",
     "stage_blocks",

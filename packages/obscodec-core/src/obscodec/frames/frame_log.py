@@ -1,6 +1,8 @@
 """FrameLog: the frames of a FrameStore under their ids, in open blocks and in full ones."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -61,8 +63,29 @@ _UNREADABLE = b"\xff" * 11  # in place of a block that was lost: no version has 
 _ROOM = 1 << 14  # bytes for blocks that are not stored; few batches need more
 
 
+class LogClosed(Exception):
+    """Frames were given to a log that takes no others: they belong to the one that follows it."""
+
+
+class Newest(NamedTuple):
+    """Some of the frames that came last.
+
+    Attributes:
+        rows: ``u8[n, nbytes]``, in the order of time for each sequence.
+        sequences: ``i64[n]``, which of them are of one sequence.
+        n_references: how many references they have on average.
+    """
+
+    rows: Rows
+    sequences: Ints
+    n_references: float
+
+
 class _Reading:
     """Held by all who decode streams without the lock: as long as it lives, no codec that they need is forgotten."""
+
+
+_Located = tuple[npt.NDArray[np.int64], Segments, Rows, _Reading]
 
 
 class FrameLog:
@@ -97,6 +120,7 @@ class FrameLog:
         stack: int,
         n_recent: int,
         first_id: int,
+        first_row: int,
         last_id: int,
         max_bytes: int | None,
         allocate: Allocate,
@@ -119,12 +143,13 @@ class FrameLog:
         self._sealer = Sealer(coder, self.heap, self.open)
         self.tables = FrameTables(n_blocks, block_frames)
         self.tables.tallies[N_USED] = self.first
-        self.stacks = StackTable(stack)
+        self.stacks = StackTable(stack, first_row)
         self._of_ids = "frame" if stack == 1 else "stack"
         self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
         self._reading = ref(_Reading())  # that of all readers; none now
         self.n_changes = 0
         self.watcher: object = None
+        self._is_closed = False
         self.lock = PicklableLock(LockOrder.FRAMES)
         # Load the kernels that undo a change: after a failed allocation there may be no memory to load them.
         no_ids, no_frames = np.empty(0, np.int64), np.empty((0, 1), np.int64)
@@ -144,6 +169,48 @@ class FrameLog:
             if full.n == before.n:
                 return opened.mean_frame_bytes + opened.reference_bytes / max(1, opened.n_frames)
             return (full.nbytes - before.nbytes) / ((full.n - before.n) * self.block_frames)
+
+    def watch(self, on_full: Callable[[], object]) -> None:
+        """Count what is encoded from now on, and call ``on_full`` with the lock held whenever many blocks were full."""
+        self._sealer.on_full = on_full
+
+    @property
+    def encoded(self) -> tuple[int, int]:
+        """How many frames are in the blocks that were stored since :meth:`watch`, and the bytes of these blocks."""
+        return self._sealer.n_stored * self.block_frames, self._sealer.stored_nbytes
+
+    def newest(self, n: int) -> Newest:
+        """Up to ``n`` of the frames in the blocks that were stored last, since :meth:`watch`."""
+        with self.lock:
+            self._settle()
+            places = np.add.outer(self._sealer.newest * self.block_frames, np.arange(self.block_frames)).reshape(-1)
+            ids = np.array([*dict.fromkeys(places[self.tables.counts[places] > 1].tolist())][-n:], np.int64)
+            before = np.where(ids % self.block_frames, ids - 1, self.tables.previous[ids])
+            n_references = float(np.mean(self.tables.counts[ids] >> 1)) if len(ids) else 0.0
+            located = self._locate(ids, StackTable(1))
+        last: dict[int, int] = {}  # of each sequence by its last frame
+        sequences = np.zeros(len(ids), np.int64)
+        for k, (frame, one_before) in enumerate(zip(ids.tolist(), before.tolist(), strict=True)):
+            sequences[k] = last[frame] = last.pop(one_before, k)
+        rows = np.empty((len(ids), self.open.nbytes), np.uint8)
+        self._decode(located, rows, threads=1)
+        return Newest(rows, sequences, n_references)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Frames have ids below the first number, and listed stacks are in rows before the second one."""
+        return self.n * self.block_frames, len(self.stacks.frames)
+
+    def close(self, first_id: int, first_row: int) -> bool:
+        """Take no other frames; False if ids of frames or rows from these on are in use, which others are to have."""
+        with self.lock:
+            end, n_rows = self.ends
+            self._is_closed = end <= first_id and n_rows <= first_row
+            return self._is_closed
+
+    def reopen(self) -> None:
+        """Undo :meth:`close`."""
+        self._is_closed = False
 
     def train(self) -> FullBlocks:
         """Train dictionaries on the blocks that are full, which may be fewer than these wait for; the blocks."""
@@ -205,10 +272,13 @@ class FrameLog:
             ids: ``i64[n]`` of zeros, filled in one step, each id with a reference.
 
         Raises:
+            LogClosed: another log takes frames instead.
             ShapeError: a sequence is negative.
             HeapFull: there is not enough room; nothing was stored.
         """
         with self.lock:
+            if self._is_closed:
+                raise LogClosed
             self.n_changes += 1
             self._settle()
             try:
@@ -308,17 +378,25 @@ class FrameLog:
             SnapshotError: a block lies in a file that somebody has shortened.
         """
         with self.lock:
-            found, streams = self._find(ids)
-            references = self.open.reference_frames[: self.open.n_reference_frames]
-            self._reading = ref(reading := self._reading() or _Reading())
+            located = self._locate(ids, self.stacks)
+        self._decode(located, rows, threads)
+
+    def _locate(self, ids: Ints, stacks: StackTable) -> _Located:
+        """Where the frames of stacks are, for :meth:`_decode` without the lock."""
+        found, streams = self._find(ids, stacks)
+        references = self.open.reference_frames[: self.open.n_reference_frames]
+        self._reading = ref(reading := self._reading() or _Reading())
+        return found, streams, references, reading
+
+    def _decode(self, located: _Located, rows: Rows, threads: int) -> None:
+        found, streams, references, _ = located
         n, n_blocks = len(rows), len(streams)
         wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
         self.coder.read(streams, wanted, references, threads)
-        del reading  # not before
 
-    def _find(self, ids: Ints) -> tuple[npt.NDArray[np.int64], Segments]:
+    def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
-        stacks, content = self.stacks, np.empty(_ROOM, np.uint8)
+        content = np.empty(_ROOM, np.uint8)
         found = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64)
         entries, memories, bases = self.heap.tables_now()
         while True:
@@ -416,7 +494,7 @@ class FrameLog:
             n_ids, versions = self.n * self.block_frames, self.coder.versions
             return {
                 "references": self.tables.counts[:n_ids] >> 1,
-                "previous": self.tables.previous[:n_ids].copy(),
+                "previous": self.tables.previous[:n_ids] * np.int32(self.stacks.depth > 1),  # ids of stacks need it
                 "free": self.tables.free.copy(),
                 "versions": self.tables.versions[: self.n].copy(),
                 "blocks": self.heap.state(),

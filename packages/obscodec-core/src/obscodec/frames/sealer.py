@@ -1,6 +1,7 @@
 """Sealer: compresses the full blocks of a FrameLog, and stores them."""
 
 import os
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -32,13 +33,21 @@ class Sealer:
         coder: compresses blocks.
         heap: gets the blocks, with their numbers as slots.
         open_blocks: has the queues.
+
+    Attributes:
+        on_full: called whenever many blocks were full; None for nothing, then it need not count blocks.
+        newest: ``i64[n]``, the numbers of the blocks that this object stored last, in this order.
+        n_stored: how many blocks it has counted.
+        stored_nbytes: their bytes.
     """
 
     def __init__(
         self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], heap: SlotHeap, open_blocks: OpenBlocks
     ) -> None:
         self._coder, self._heap, self._open = coder, heap, open_blocks
-        self._newest: Ints = np.arange(0)  # numbers of the blocks that this object stored last
+        self.newest: Ints = np.arange(0)
+        self.n_stored = self.stored_nbytes = 0
+        self.on_full: Callable[[], object] | None = None
         self._job: Job[Sealed] | None = None  # which compresses the queue that leaves
         self._process = 0  # of the job
 
@@ -61,6 +70,8 @@ class Sealer:
                 self._begin(versions)
         except (HeapFull, MemoryError):  # it is only a problem when the queue is full
             self._open.queue.postpone()
+        if self.on_full is not None:
+            self.on_full()
 
     def now(self, versions: Table) -> None:
         """Compress and store all blocks of the queues.
@@ -104,7 +115,7 @@ class Sealer:
         if codecs is None or not codecs.is_due:
             return None
         rng, stored = np.random.default_rng(0), np.flatnonzero(self._heap.holds(np.arange(n_numbers)))
-        newest = np.intersect1d(self._newest, stored)
+        newest = np.intersect1d(self.newest, stored)
         others = rng.permutation(np.setdiff1d(stored, newest))[:_N_NEWEST]
         return self._heap.locate(rng.permutation(np.append(newest, others)))
 
@@ -138,10 +149,12 @@ class Sealer:
         queue.clear(len(self._open.rows))
 
     def _put(self, numbers: Ints, plain: Segments, sealed: Sealed, versions: Table) -> None:
-        (of_blocks, blocks), newest = sealed, self._newest
-        if self._coder.versions is not None:
+        (of_blocks, blocks), newest, counted = sealed, self.newest, (self.n_stored, self.stored_nbytes)
+        if self.on_full is not None or self._coder.versions is not None:
             newest = np.concatenate([newest, numbers])[-_N_NEWEST:]
+            counted = self.n_stored + len(numbers), self.stored_nbytes + int(blocks.lengths.sum())
         versions[numbers] = of_blocks.astype(np.int32)  # numpy may crash if it has no memory to cast
         self._heap.put(numbers, blocks)
         self._open.count_uses(plain)
-        self._newest = newest
+        self.newest = newest
+        self.n_stored, self.stored_nbytes = counted

@@ -17,11 +17,13 @@ class StackTable:
     """A table with the frames of a stack in each row. Not safe to use from several threads: its FrameLog locks.
 
     With a depth of 1, for single frames, nothing is ever listed. Kernels change ``tables``; see ``kernels.stacks``.
+    Rows before ``first`` are of stacks of zeros, and nobody uses them.
     """
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, first: int = 0) -> None:
         self.depth = depth
-        self.tables = _new_tables(_MIN_ROWS, depth, np.zeros(3, np.int64))
+        self._first = first
+        self.tables = _new_tables(_n_rows(first), depth, np.array([first, 0, 0]))
 
     @property
     def frames(self) -> npt.NDArray[np.int32]:
@@ -37,7 +39,8 @@ class StackTable:
     @property
     def nbytes(self) -> int:
         """Bytes of the rows that were ever used."""
-        return self.frames.nbytes + self.frames[:, 0].nbytes
+        used = self.frames[self._first :]
+        return used.nbytes + used[:, 0].nbytes
 
     def reserve(self, n: int) -> None:
         """Make room to list ``n`` stacks more.
@@ -86,10 +89,16 @@ class StackTable:
         if not np.array_equal(np.sort(free), unused):
             raise CorruptStream("the free rows of listed stacks are not those without a stack")
         check_range("frames", np.delete(frames, unused, axis=0), 0, n_ids - 1)
-        n_rows = max(_MIN_ROWS, 1 << (len(frames) - 1).bit_length())
+        if len(frames) < self._first or frames[: self._first].any():
+            raise CorruptStream(f"the first listed stack has the row {self._first}, got others before it")
         tallies = np.array([len(frames), len(unused), number_of(state, "n_stacks")])
-        self.tables = _new_tables(n_rows, self.depth, tallies)
+        self.tables = _new_tables(_n_rows(len(frames)), self.depth, tallies)
         self.tables[0][: len(frames)], self.tables[1][: len(free)] = frames, free
+
+
+def _n_rows(n: int) -> int:
+    """For how many rows there is room if ``n`` are used."""
+    return max(_MIN_ROWS, 1 << (n - 1).bit_length()) if n else _MIN_ROWS
 
 
 def _new_tables(n_rows: int, depth: int, tallies: Ints) -> StackTables:

@@ -1,5 +1,7 @@
 """StepWriter: stores steps of arrays of stacks in a FrameLog, with one compiled call for each."""
 
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,24 +14,31 @@ _BYTE = np.dtype(np.uint8)
 Tensors = npt.NDArray[np.generic]
 
 
+class HasLog(Protocol):
+    """What has a log at every time, though not always the same."""
+
+    log: FrameLog
+
+
 class StepWriter:
     """Stores steps ``[n, *shape]``, a stack of each of the sequences ``0..n-1``, as they lie in memory.
 
     Not safe to use from several threads: whoever writes to an array of ids locks.
 
     Args:
-        log: where the frames go.
+        owner: has the log where the frames go.
         layout: shape and dtype of a stack.
         n: how many sequences there are.
         channels_last: whether the last axis has the frames, one behind the other, instead of the first.
 
     Attributes:
+        owner: see above.
         state: has the ids that steps have replaced, until somebody gives them back.
     """
 
-    def __init__(self, log: FrameLog, layout: Layout, n: int, *, channels_last: bool) -> None:
-        self.state = StepState(n, layout.nbytes, log.stacks.depth)
-        self._log = log
+    def __init__(self, owner: HasLog, layout: Layout, n: int, *, channels_last: bool) -> None:
+        self.state = StepState(n, layout.nbytes, owner.log.stacks.depth)
+        self.owner = owner
         self._shape = n, layout.nbytes
         self._channels_last = channels_last
         self._are_bytes = layout.dtype == _BYTE and not channels_last  # as they lie in most arrays
@@ -53,7 +62,7 @@ class StepWriter:
         """
         self.state.bind_ids((ids, ids))
         rows = self._as_it_lies(0, tensors)
-        return self._log.write_step(self.state, rows, rows, 1, 0, step)
+        return self.owner.log.write_step(self.state, rows, rows, 1, 0, step)
 
     def write_both(self, step: int, ids: tuple[Ids, Ids], tensors: Tensors, more_tensors: Tensors) -> bool:
         """:meth:`write` for two arrays, all or none; the rows of bound columns change in the same step.
@@ -71,7 +80,7 @@ class StepWriter:
                 state.set_channels(1, 0)
         else:
             rows, more_rows = self._as_it_lies(0, tensors), self._as_it_lies(1, more_tensors)
-        return self._log.write_step(state, rows, more_rows, 2, state.n_columns, step)
+        return self.owner.log.write_step(state, rows, more_rows, 2, state.n_columns, step)
 
     def _as_it_lies(self, which: int, tensors: Tensors) -> Rows:
         """The bytes of the tensors, ``u8[n, nbytes]``; notes how many channels take turns in them."""

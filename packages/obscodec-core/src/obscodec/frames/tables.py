@@ -16,7 +16,8 @@ class FrameTables:
 
     Attributes:
         counts: ``i32[n_blocks * block_frames]``, how often each frame is referred to, by id.
-        previous: ``i32[n_blocks * block_frames]``, the frame before it in the observation that it first came with.
+        previous: ``i32[n_blocks * block_frames]``, the frame before it in the observation that it first came with,
+            or in its sequence if observations are single frames.
         live: ``i32[n_blocks]``, how many frames of each block are counted.
         versions: ``i32[n_blocks]``, the version of each full block, 0 if it is not compressed further.
         dead: ``i32[2 * n_blocks]``, numbers of blocks to look at.

@@ -5,8 +5,9 @@ A store gives an id for a tensor, and the tensor for the id. It never knows arra
 
 from obscodec.stores.auto.ahead import compile_here
 from obscodec.stores.auto.auto_store import AutoStore
+from obscodec.stores.auto.first_tensors import n_shown_of, shown_first
 from obscodec.stores.auto.options import StoreOptions
-from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
+from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
@@ -28,7 +29,8 @@ __all__ = [
     "compile_here",
     "find_plan",
     "frames_of_block",
-    "n_first_of",
+    "n_shown_of",
     "new_batch",
+    "shown_first",
     "store_of",
 ]

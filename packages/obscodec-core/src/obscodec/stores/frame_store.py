@@ -47,6 +47,7 @@ class FrameStore(Store):
         block_frames: how many frames a block has; 1 for codecs that gain nothing from neighbours.
         recent: how many of the last frames of its sequence a frame is compared with, None for its depth + 2.
         first_id: the least id of a frame to give out, 1 or more.
+        first_row: the least row for a stack that is listed, whose id is ``-1 - row``.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
         threads: how many threads share the work on a large batch, None for half of the usable processors.
         device: where tensors are decoded: ``"cpu"``, or a GPU such as ``"cuda"``. If it can't decode the codec, or such
@@ -79,6 +80,7 @@ class FrameStore(Store):
     frame_stack: Fixed[FrameStack | None] = Fixed(MAKE_ANOTHER)
     recent: Fixed[int] = Fixed(MAKE_ANOTHER)
     first_id: Fixed[int] = Fixed(MAKE_ANOTHER)
+    first_row: Fixed[int] = Fixed(MAKE_ANOTHER)
     max_bytes: Fixed[int | None] = Fixed(MAKE_ANOTHER)
     heap: Fixed[str] = Fixed(MAKE_ANOTHER)
     log: FrameLog
@@ -93,6 +95,7 @@ class FrameStore(Store):
         block_frames: int = DEFAULT_BLOCK_FRAMES,
         recent: int | None = None,
         first_id: int = 1,
+        first_row: int = 0,
         max_bytes: int | None = None,
         threads: int | None = None,
         device: str = "cpu",
@@ -105,6 +108,7 @@ class FrameStore(Store):
         if self._frame.nbytes == 0:
             raise ShapeError(f"a frame has at least one byte, got {self._frame}")
         self.block_frames, self.first_id = as_count("block_frames", block_frames), as_count("first_id", first_id)
+        self.first_row = as_count("first_row", first_row, 0)
         self.recent = as_option("recent", recent) or self._depth + 2
         check_place(device, heap)
         self.layout, self.frame_stack = layout, stack
@@ -119,6 +123,7 @@ class FrameStore(Store):
             stack=self._depth,
             n_recent=self.recent,
             first_id=self.first_id,
+            first_row=self.first_row,
             last_id=last_frame_id(self._depth),
             max_bytes=max_bytes,
             allocate=backend(device).pinned(device) if decoding != "cpu" and heap == "pinned" else new_chunk,
@@ -142,7 +147,7 @@ class FrameStore(Store):
 
     def step_writer(self, n: int) -> StepWriter:
         """See ``Store.step_writer``."""
-        return StepWriter(self.log, self.layout, n, channels_last=self._last is not None)
+        return StepWriter(self, self.layout, n, channels_last=self._last is not None)
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``. Decodes each block once, and a frame once, however many stacks share it."""

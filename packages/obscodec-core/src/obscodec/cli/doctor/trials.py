@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from obscodec.cli.doctor.sources import Following
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
-from obscodec.stores import AutoStore, StoragePlan, Store, StoreOptions, find_plan, n_first_of
+from obscodec.stores import AutoStore, StoragePlan, Store, StoreOptions, find_plan, n_shown_of, shown_first
 
 Array = npt.NDArray[np.generic]
 Steps = tuple[Array, Array]  # observations, and the next one of each
@@ -122,8 +123,8 @@ def examine(
         why = f"below {MIN_COMPRESSED_NBYTES} bytes an item is mostly a vector, and takes little as it is"
         return FieldReport(name, layout, len(items), digest, None, why)
     after = np.concatenate([items[1:], items[-1:]]) if following is None else following.items
-    steps, n_first = (items, layout.tensors(layout.rows(after))), n_first_of(layout)
-    first = np.stack([of[:n_first] for of in steps], axis=1).reshape(-1, *layout.shape)[:n_first]
+    steps = items, layout.tensors(layout.rows(after))
+    first = shown_first(layout, chain.from_iterable(zip(*steps, strict=True)))
     plan = find_plan(first, np.zeros(len(first), np.int64), options, thorough=True)
     assert plan.choice is not None  # the codec is "auto"
     measured, trials = [], plan.choice.trials
@@ -194,7 +195,7 @@ def _item_bytes(plan: StoragePlan, layout: Layout, items: Array, following: Arra
     late = 2 * len(items) + 1  # the store is told what to do
     obs = Field(layout.shape, layout.dtype, min_nbytes=0, decide_after=late)
     buffer = RingBuffer(len(items), {"obs": obs, "next": Field(layout.shape, layout.dtype, next_of="obs")})
-    n_raw = n_first_of(layout) // 2  # steps of two tensors that wait until it decides
+    n_raw = n_shown_of(layout)[0] // 2  # steps of two tensors that wait until it decides
     for part in (slice(n_raw), slice(n_raw, None)):
         buffer.extend(obs=items[part], next=following[part])
         for store in buffer.stores:

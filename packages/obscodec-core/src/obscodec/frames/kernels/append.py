@@ -85,9 +85,10 @@ def append_frame(
     """Store the frame at an address; its id, which has one reference more.
 
     ``begins``: an observation begins with it. ``before`` is the id of the frame before it in its observation, 0 for
-    none. -1 if there is no such sequence, or it needs a block and there is no number, or no room in the queue.
+    none; where observations are single frames, it is found here. -1 if there is no such sequence, or it needs a block
+    and there is no number, or no room in the queue.
     """
-    sequences, references, n_references, queue, block_frames, _ = open_blocks
+    sequences, references, n_references, queue, block_frames, stack = open_blocks
     nbytes = references.shape[1]
     if not 0 <= of_sequence < len(sequences):
         return -1
@@ -100,6 +101,8 @@ def append_frame(
         if is_full and not _begin_block(sequence, queue, tables):
             return -1
         _encode(frame, nbytes, sequence, references, n_references)
+        if stack == 1 and sequence[N_RECENT]:
+            before = sequence[RECENT_IDS + sequence[NEWEST]]
         place = _add_new(sequence, frame, nbytes, fingerprint, block_frames, before, tables)
         if sequence[PLACE] == block_frames:
             set_aside(sequence, queue)
@@ -199,7 +202,7 @@ def _add_new(
 ) -> int:
     """Give the frame that was encoded last an id, and a place in the ring, instead of the oldest frame; the place.
 
-    ``frame`` is its address, and ``before`` the id of the frame before it in its observation, 0 for none.
+    ``frame`` is its address, and ``before`` the id of the frame before it, 0 for none.
     """
     n_ring, counts = _ring_size(sequence), tables[FRAMES][COUNTS]
     place = int((sequence[NEWEST] + 1) % n_ring) if sequence[N_RECENT] else 0

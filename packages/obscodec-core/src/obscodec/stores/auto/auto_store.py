@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -10,38 +10,49 @@ import numpy.typing as npt
 from obscodec.arguments import as_option, check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import FrameReader, decoding_device
-from obscodec.errors import ShapeError, SlotError, SpecError
+from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
-from obscodec.frames import StepWriter
+from obscodec.frames import FrameLog, HasLog, LogClosed, StepWriter
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
-from obscodec.stats import Choice, StoreStats
+from obscodec.stats import Choice, Look, StoreStats
 from obscodec.stores.auto.ahead import NOW, prepare
-from obscodec.stores.auto.first_tensors import FirstTensors, Part
+from obscodec.stores.auto.first_tensors import FirstTensors, Part, n_shown_of
+from obscodec.stores.auto.looks import Looks
 from obscodec.stores.auto.move import Move
 from obscodec.stores.auto.options import StoreOptions
-from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block, n_first_of
+from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
+from obscodec.stores.auto.succession import Succession, logs_of, n_stores, without_empty
 from obscodec.stores.ids import FIRST_ID
-from obscodec.stores.store import MAKE_ANOTHER, Store
+from obscodec.stores.store import MAKE_ANOTHER, Store, store_of
 
 _MOST_FIRST, _MOST_NBYTES = 1 << 17, 1 << 30  # first tensors
 _MOST_IDS = 1 << 24
+_N_NEWEST, _LEAST_NEWEST = 64, 16  # frames to look at again
+_MOST_STORES = 8  # with tensors of different times
+_ROOM = 1 << 12  # ids, and rows, for what comes while another store is made
 
 
 @says_arguments
 class AutoStore(Store):
     """A store that finds out how its tensors are best stored.
 
-    It keeps the first tensors as they are: 256 of them, or as many as have 16 MB, but 16 at least. They show whether
-    tensors are stacks of frames, whether floats are really small integers, and which codec makes them smallest. A
-    thread in the background chooses the store of the kind that fits best, and moves them there. Tensors that come
-    meanwhile wait as they are, too, up to 1 GiB of them; all later ones go to the chosen store. :meth:`decide` waits
-    until all have moved. If the choice or the move fails, the next call raises what it was, and it begins anew.
+    It keeps the first tensors as they are: 256 of them, or as many as have 16 MB, but 16 at least; or up to eight times
+    as many, until half as many differ from all before them. They show whether tensors are stacks of frames, whether
+    floats are really small integers, and which codec makes them smallest. A thread in the background chooses the store
+    of the kind that fits best, and moves them there. Tensors that come meanwhile wait as they are, too, up to 1 GiB of
+    them; all later ones go to the chosen store. :meth:`decide` waits until all have moved. If the choice or the move
+    fails, the next call raises what it was, and it begins anew.
 
-    The other options are those of a ``Field``. The store decides before it has seen ``decide_after`` tensors if
-    ``max_bytes`` has room for fewer. It finds frame stacks only if it sees five tensors of a sequence or more.
+    If it chose the codec, it looks again at the newest frames, in the background, whenever twice as many were encoded,
+    or they take twice or half the bytes. If another codec saves a quarter by then, new tensors are stored with it; the
+    others stay as they are until they are released. A store with ``max_bytes``, or on a GPU, does not look again.
+
+    The other options are those of a ``Field``. With ``decide_after`` it looks at so many tensors, whatever they are, or
+    at fewer if ``max_bytes`` has no room for them. It finds frame stacks only if it sees five tensors of a sequence or
+    more.
 
     Args:
         layout: shape and dtype of one tensor.
@@ -95,14 +106,21 @@ class AutoStore(Store):
         self._kept = checked if decoding == self.device else replace(checked, device=decoding, heap="device")
         if isinstance(checked.frame_stack, FrameStack):
             checked.frame_stack.frame_layout(layout)
-        n_first = n_first_of(layout) if checked.decide_after is None else checked.decide_after
+        n_first, most_alike = n_shown_of(layout)
+        if checked.decide_after is not None:
+            n_first = most_alike = checked.decide_after
         most = (_MOST_NBYTES if checked.max_bytes is None else checked.max_bytes) // max(1, layout.nbytes)
-        self._n_first = n_first if checked.max_bytes is None else int(np.clip(most, 1, n_first))
-        self._first = FirstTensors(layout, int(np.clip(most, self._n_first, max(_MOST_FIRST, self._n_first))))
+        if checked.max_bytes is not None:
+            n_first = most_alike = int(np.clip(most, 1, n_first))
+        self._n_shown = n_first, most_alike
+        self._first = FirstTensors(layout, int(np.clip(most, most_alike, max(_MOST_FIRST, n_first))), *self._n_shown)
         self._plan: StoragePlan | None = None
         self._store: Store | None = None  # the chosen one, to which first tensors move
         self._last: Store | None = None  # the chosen one, as soon as all of them have moved
         self._move = Move(self)
+        self._looks_again = checked.max_bytes is None and self._kept.device == "cpu"
+        self._last_look: Look | None = None
+        self.log: FrameLog | None = None  # that of new frames, for step writers
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
         if os.environ.get(NOW) == "now":
             prepare()
@@ -121,9 +139,13 @@ class AutoStore(Store):
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``. If as many first tensors wait as may, it waits until they have moved."""
         tensors = tensors if type(tensors) is np.ndarray else self._to_host(tensors)
-        if self._last is not None:
-            self._last.take_in(tensors, which, sequences, ids)
-            return
+        while (store := self._last) is not None:
+            try:
+                store.take_in(tensors, which, sequences, ids)
+                return
+            except LogClosed:
+                with self._lock:  # until another store has taken its place
+                    pass
         self.layout.check(tensors)
         if sequences.min(initial=0) < 0:
             raise ShapeError(f"sequences are numbers from 0 on, got {sequences.min()}")
@@ -134,7 +156,10 @@ class AutoStore(Store):
 
     def step_writer(self, n: int) -> StepWriter | None:
         """See ``Store.step_writer``; None as long as first tensors wait."""
-        return None if self._last is None else self._last.step_writer(n)
+        writer = None if self._last is None else self._last.step_writer(n)
+        if writer is not None:
+            writer.owner = cast("HasLog", self)  # it has a log by now
+        return writer
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
@@ -160,8 +185,8 @@ class AutoStore(Store):
             self._move.wait()
         if self._last is None:
             raise SpecError(
-                f"it is not decided yet how tensors are stored: that takes {self._n_first} of them, there are "
-                f"{self._first.n}: store more, or pass decide_after, and call decide()"
+                f"it is not decided yet how tensors are stored: that takes {self._n_shown[0]} of them, more while most "
+                f"are alike, and there are {self._first.n}: store more, or pass decide_after, and call decide()"
             )
         return self._last.device_reader(self._first.inner(ids))
 
@@ -205,6 +230,7 @@ class AutoStore(Store):
             growing_bytes=moved.growing_bytes + nbytes,
             choice=self.choice,
             is_decided=self.has_moved,
+            last_look=self._last_look,
         )
 
     @property
@@ -236,15 +262,16 @@ class AutoStore(Store):
         with self._lock:
             if self._store is not None:
                 return
-            tensors, sequences = self._first.first(self._n_first)
+            tensors, sequences = self._first.shown()
         prepare()
+        looks_again = plan is None and self._looks_again
         if plan is None:
             plan = find_plan(tensors, sequences, self._kept)
         with self._lock:
             self._first.limit()
             if self._store is None:
                 store = plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + self._first.most)
-                vars(self).update(_plan=plan, _store=store)
+                vars(self).update(_plan=plan, _store=store, _looks_again=looks_again)
 
     def move_some(self) -> bool:
         """Move some first tensors to the chosen store; whether others wait. Called by its ``Move``, with its lock."""
@@ -254,7 +281,7 @@ class AutoStore(Store):
                 self._move_part(part)
                 part = None
             if part is None:
-                self._last = self._store
+                self._change(self._chosen)
                 self._first.forget()
                 return False
         self._move_part(part)
@@ -270,6 +297,55 @@ class AutoStore(Store):
                 self._chosen._give_back(ids)
             raise
         self._chosen._give_back(self._first.dead)
+
+    def _change(self, store: Store, **others: object) -> None:
+        """Have a store take all tensors from now on, in one step; it may be the one that does."""
+        log, plan = logs_of(store)[0], others.get("_plan", self._plan)
+        assert isinstance(plan, StoragePlan)
+        if self._looks_again and plan.choice is not None:
+            Looks(self, log, self._n_shown[0], plan.choice.chosen.frame_bytes)
+        vars(self).update(_store=store, _last=store, log=log, **others)
+
+    def look(self, frame_bytes: float) -> None:
+        """Look again at how tensors are stored; called by its ``Looks``, in the background.
+
+        ``frame_bytes``: what the newest frames take, on average.
+        """
+        store, plan = self._chosen, self._plan
+        assert plan is not None
+        if (needed := without_empty(store)) is not store:
+            with self._lock:
+                self._change(needed)  # nobody can get an id of the others any more
+            store = needed
+        log = logs_of(store)[0]
+        newest = log.newest(_N_NEWEST)
+        if len(newest.rows) < _LEAST_NEWEST:
+            return
+        look = replace(plan.followed_by(newest, self.layout, self._kept, frame_bytes), n_frames=log.encoded[0])
+        if not look.is_taken or n_stores(store) == _MOST_STORES:
+            self._last_look = replace(look, is_taken=False)
+            return
+        best = look.choice.chosen
+        plan = replace(plan, spec=best.spec, block_frames=best.block_frames, choice=look.choice)
+        self._succeed(store, plan, look)
+
+    def _succeed(self, before: Store, plan: StoragePlan, look: Look) -> None:
+        """Have a new store take the place of another one, which is closed."""
+        ends = [log.ends for log in logs_of(before)]
+        first_id, first_row = (max(end[k] for end in ends) for k in range(2))
+        first_id, first_row = first_id + first_id // 8 + _ROOM, first_row + first_row // 8 + _ROOM
+        depth, times = plan.frame_stack.depth if plan.frame_stack else 1, 2 if plan.narrow else 1
+        after = plan.new_store(self.layout, self._kept, self._threads, first_id=first_id, first_row=first_row)
+        store = Succession(after, before, times * depth * first_id, times * first_row)
+        with self.changing, self._lock:
+            closed = [log for log in logs_of(before) if log.close(first_id, first_row)]
+            try:
+                if len(closed) == len(ends):  # else many tensors came meanwhile
+                    self._change(store, _plan=plan, _last_look=look)
+            finally:
+                if self._store is before:
+                    for log in closed:
+                        log.reopen()
 
     @property
     def _chosen(self) -> Store:
@@ -292,7 +368,7 @@ class AutoStore(Store):
             first = self._first
             n = min(len(ids), first.most - first.n)
             first.take(tensors, which[:n], sequences, ids[:n])
-            is_due = self._store is not None or first.n >= self._n_first
+            is_due = self._store is not None or first.show_enough
         if is_due:
             self._move.begin()
         if n < len(ids):
@@ -309,18 +385,28 @@ class AutoStore(Store):
                 **self._first.state(),
                 "plan": self._plan.config() if self._plan else None,
                 "store": self._store.state() if self._store else None,
+                "succession": self._store.arguments() if isinstance(self._store, Succession) else None,
             }
 
     def _restore(self, state: State) -> None:
         most = number_of(state, "n_first", 1, _MOST_IDS)
-        self._first = FirstTensors(self.layout, most)
+        self._first = FirstTensors(self.layout, most, *self._n_shown)
         self._first.restore(state)
         if state.get("plan") is None:
             return
         self._plan = StoragePlan.from_config(part_of(state, "plan", dict))
-        self._store = self._plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + most)
-        self._store.restore(part_of(state, "store", dict))
-        self._last = self._store if self._first.n_moved == self._first.n else None
+        if state.get("succession") is None:
+            store = self._plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + most)
+        else:
+            made = store_of(Succession.__name__, part_of(state, "succession", dict))
+            assert made is not None
+            store = made
+            if store.layout != self.layout:
+                raise CorruptStream(f"the stores of an AutoStore are for {self.layout}, got {store.layout}")
+        store.restore(part_of(state, "store", dict))
+        self._store = store
+        if self._first.n_moved == self._first.n:
+            self._change(store)
 
     def __repr__(self) -> str:
         inside = "undecided" if self._store is None else repr(self._store)

@@ -72,6 +72,7 @@ _N_EXPECTED = 64  # frames of a stack or of a sequence, equal ones among them, t
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this; of that in smaller blocks
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
+_MIN_CHANGE = 0.75  # of the bytes, cost included: less does not pay for a second store
 _PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of another must be 8 % smaller
 
 
@@ -101,6 +102,7 @@ def choose(
     n_seen: int | None = None,
     depth: int = 1,
     thorough: bool = False,
+    which: str = "first",
 ) -> Choice:
     """The codec that stores ``frames`` in the least memory and is fast enough.
 
@@ -115,6 +117,7 @@ def choose(
         n_seen: of how many tensors the frames are, None for as many as there are frames.
         depth: how many consecutive frames a tensor has.
         thorough: whether to try slow codecs even if a fast one is good enough.
+        which: of all frames these are, for the reason.
     """
     layout, n = Layout(frames.shape[1:], frames.dtype), len(frames)
     enough = layout.nbytes / _ENOUGH * (n_seen or n) / max(1, n)
@@ -130,8 +133,12 @@ def choose(
         why += f", since budget={FAST!r} leaves out the others"
     else:
         chosen, why = _by_cost(quick, slow, enough)
-    first = f"the first {n} frames" if n > 1 else "the first frame"
-    return Choice(chosen, tuple(trials), f"{why}, on {first}")
+    return Choice(chosen, tuple(trials), f"{why}, on the {which} {f'{n} frames' if n > 1 else 'frame'}")
+
+
+def pays(other: Trial, now: Trial) -> bool:
+    """Whether new frames should be stored with another codec than now."""
+    return _priced(other) <= _MIN_CHANGE * _priced(now)
 
 
 def _distinct(frames: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
@@ -217,13 +224,17 @@ def _by_cost(quick: list[Trial], slow: list[Trial], enough: float) -> tuple[Tria
         return fast, why
     if small.frame_bytes <= enough:
         return (small, "so small that no slow codec is needed") if small in slow else (fast, why)
-    best = min(slow, key=lambda trial: trial.frame_bytes * trial.cost**_PRICE)
+    best = min(slow, key=_priced)
     return best, f"{1 - best.frame_bytes / fast.frame_bytes:.0%} smaller than any {_AS_FAST}"
 
 
 def _worth(trials: list[Trial], layout: Layout) -> list[Trial]:
     """Those that are smaller than the frames by a twentieth, and ``raw``."""
     return [trial for trial in trials if trial.spec == "raw" or trial.frame_bytes <= _MIN_GAIN * layout.nbytes]
+
+
+def _priced(trial: Trial) -> float:
+    return trial.frame_bytes * float(trial.cost**_PRICE)
 
 
 def _size(trial: Trial) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from obscodec.kernels import release_left_locks
 from obscodec.runtime import Background, Job, LockOrder, PicklableLock, give_back_free_memory
 from obscodec.stores.auto.plan import StoragePlan
 
-_MOVER = Background(None)  # one store after the other
+MOVER = Background(None)  # one store after the other
 
 
 class Choosing(Protocol):
@@ -62,7 +62,7 @@ class Move:
             return
         job = Job(partial(_work, self._store, self.lock, plan))
         try:
-            _MOVER.put(job)
+            MOVER.put(job)
         except RuntimeError:  # there can be no other thread
             job.run()
             job.result()

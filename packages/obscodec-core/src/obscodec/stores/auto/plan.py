@@ -1,7 +1,7 @@
 """StoragePlan: how an AutoStore keeps its tensors."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from types import NoneType
 from typing import Self
@@ -12,11 +12,12 @@ import numpy.typing as npt
 from obscodec.arguments import warn
 from obscodec.codecs import new_codec, parse
 from obscodec.errors import CorruptStream
+from obscodec.frames import Newest
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
-from obscodec.stats import Choice, Trial
-from obscodec.stores.auto.choice import choose, expect
+from obscodec.stats import Choice, Look, Trial
+from obscodec.stores.auto.choice import choose, expect, pays
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.stores.narrow.find_narrow import find_narrow
@@ -26,7 +27,6 @@ from obscodec.stores.store import Store
 
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few tensors that have no codes in a NarrowStore
 _MIN_SHIFTS = 4  # in a frame stack
-_MIN_FIRST, _MAX_FIRST, _MAX_FIRST_NBYTES = 16, 256, 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,34 @@ class StoragePlan:
             choice = {**asdict(self.choice), "trials": [*map(asdict, self.choice.trials)]}
         return {**{of.name: getattr(self, of.name) for of in fields(self)}, "choice": choice}
 
+    def followed_by(self, newest: Newest, layout: Layout, options: StoreOptions, frame_bytes: float) -> Look:
+        """What other codec would store the newest frames better, which take ``frame_bytes`` each with this one.
+
+        Only the codec changes: tensors are of the same numbers, and made of frames in the same way.
+        """
+        assert self.choice is not None
+        layout = Layout(layout.shape, self.narrow.code_dtype) if self.narrow else layout
+        stack = self.frame_stack
+        depth, of_frame = (stack.depth, stack.frame_layout(layout)) if stack else (1, layout)
+        frames, n_seen = of_frame.tensors(newest.rows), round(len(newest.rows) * newest.n_references / depth)
+        if options.budget is None:
+            expect(frames, newest.sequences)
+        choice = choose(
+            frames,
+            newest.sequences,
+            options.budget,
+            options.block_frames,
+            options.device,
+            n_seen=max(1, n_seen),
+            depth=depth,
+            which="newest",
+        )
+        mine = [of for of in choice.trials if (of.spec, of.block_frames) == (self.spec, self.block_frames)]
+        now = mine[0] if mine else replace(self.choice.chosen, frame_bytes=frame_bytes)
+        best = choice.chosen
+        is_other = (best.spec, best.block_frames) != (self.spec, self.block_frames)
+        return Look(choice, now, is_other and pays(best, now))
+
     @classmethod
     def from_config(cls, config: State) -> Self:
         """The plan that :meth:`config` described; CorruptStream for another one."""
@@ -68,23 +96,24 @@ class StoragePlan:
         return cls(narrow, stack, part_of(config, "spec", str), number_of(config, "block_frames", 1), choice)
 
     def new_store(
-        self, layout: Layout, options: StoreOptions, threads: int | None = None, *, first_id: int = 1
+        self,
+        layout: Layout,
+        options: StoreOptions,
+        threads: int | None = None,
+        *,
+        first_id: int = 1,
+        first_row: int = 0,
     ) -> Store:
-        """An empty store for tensors of ``layout``, whose least id is ``first_id``.
+        """An empty store for tensors of ``layout``; see ``FrameStore`` for the first id and row of its frames.
 
         It decodes on the device of the options if numbers are stored as they are, else on the CPU.
         """
-        make = partial(FrameStore, first_id=first_id, max_bytes=options.max_bytes, threads=threads)
+        make = partial(FrameStore, first_id=first_id, first_row=first_row, max_bytes=options.max_bytes, threads=threads)
         of_frames = partial(make, frame_stack=self.frame_stack, codec=self.spec, block_frames=self.block_frames)
         if self.narrow is None:
             return of_frames(layout, device=options.device, heap=options.heap)
         codes = of_frames(Layout(layout.shape, self.narrow.code_dtype))
         return NarrowStore(self.narrow, codes, make(layout, codec=_WIDE_SPEC, block_frames=1), threads=threads)
-
-
-def n_first_of(layout: Layout) -> int:
-    """How many tensors to look at before :func:`find_plan`: 256, or as many as have 16 MB, but 16 at least."""
-    return int(np.clip(_MAX_FIRST_NBYTES // max(1, layout.nbytes), _MIN_FIRST, _MAX_FIRST))
 
 
 def frames_of_block(codec: str, block_frames: int | None = None) -> int:

@@ -1,25 +1,23 @@
 """NarrowStore: wide tensors, stored as narrow codes where possible."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_option, check_kind
-from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.errors import DTypeError, ShapeError
 from obscodec.fixed import Fixed
-from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
-from obscodec.state import State, part_of
+from obscodec.state import State
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, part_narrow, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
+from obscodec.stores.parted import PartedStore
 from obscodec.stores.store import MAKE_ANOTHER, Store
 
 
-class NarrowStore(Store):
+class NarrowStore(PartedStore):
     """Wide tensors: a tensor that fits a :class:`Narrow` is stored as codes, another one as it is.
 
     Each tensor comes back bit for bit: when it is appended, the store checks that its codes stand for the same bits.
@@ -36,6 +34,11 @@ class NarrowStore(Store):
         DTypeError: a store has another dtype than ``narrow``.
     """
 
+    _NAMES = "codes", "wide"
+    _WHERE = (
+        "ids of narrow tensors are twice those among the codes",
+        "ids of wide tensors are twice those among the wide ones, plus 1",
+    )
     narrow: Fixed[Narrow] = Fixed(MAKE_ANOTHER)
     codes: Fixed[Store] = Fixed(MAKE_ANOTHER)
     wide: Fixed[Store] = Fixed(MAKE_ANOTHER)
@@ -57,10 +60,8 @@ class NarrowStore(Store):
         self.layout = wide.layout
         self.device = codes.device
         self.threads = as_option("threads", threads)
-        self._parting = PicklableLock(LockOrder.CODES)
-        self._parted: tuple[Ints, Ints] | None = None  # ids in both stores that a call is giving back
         self._code_0_is_zero = not narrow.tables.numbers[:1].view(np.uint8).any()
-        self._give_back(np.empty(0, np.int64))  # loads kernels, for which a failed allocation may leave no memory
+        super().__init__()
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
@@ -91,16 +92,16 @@ class NarrowStore(Store):
             return
         narrow, inner = are_narrow(ids, code_0_is_zero=self._code_0_is_zero), ids >> 1
         if narrow.all():
-            with _among(_CODES):
+            with self._among(0):
                 codes = self.codes.read(inner)
             self.narrow.undo(codes, out, threads=self.threads)
         elif not narrow.any():
-            with _among(_WIDE):
+            with self._among(1):
                 self.wide.read_into(inner, out)
         else:
-            with _among(_CODES):
+            with self._among(0):
                 codes = self.codes.read(inner[narrow])
-            with _among(_WIDE):
+            with self._among(1):
                 out[~narrow] = self.wide.read(inner[~narrow])
             self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
 
@@ -109,73 +110,22 @@ class NarrowStore(Store):
         released = as_ids(ids).copy()
         narrow = are_narrow(released, code_0_is_zero=self._code_0_is_zero)
         if narrow.any() and not narrow.all():
-            with _among(_WIDE):
+            with self._among(1):
                 self.wide.read(released[~narrow] >> 1)  # refuses a bad id before codes are released
         with self.changing:
             self.settle(released)
 
-    def _give_back(self, ids: Ints) -> None:
-        with self._parting:
-            self._settle()
-            try:
-                self._parted = codes, wide = np.zeros_like(ids), np.zeros_like(ids)
-                part_narrow(ids, self._code_0_is_zero, codes, wide)
-            finally:
-                self._settle()
+    def _part(self, ids: Ints, first: Ints, second: Ints) -> None:
+        part_narrow(ids, self._code_0_is_zero, first, second)
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""
-        stores = {"codes": self.codes, "wide": self.wide}
-        described = {name: {"kind": type(of).__name__, "arguments": of.arguments()} for name, of in stores.items()}
-        return {"narrow": self.narrow, **described, "threads": self.threads}
-
-    def _state(self) -> State:
-        with self._parting:
-            self._settle()
-            return {"codes": self.codes.state(), "wide": self.wide.state()}
-
-    def _restore(self, state: State) -> None:
-        self.codes.restore(part_of(state, "codes", dict))
-        self.wide.restore(part_of(state, "wide", dict))
-
-    def _settle(self) -> None:
-        """Finish a call that was giving ids back."""
-        if self._parted is not None:
-            codes, wide = self._parted
-            try:
-                with _among(_CODES):
-                    self.codes._give_back(codes)
-                with _among(_WIDE):
-                    self.wide._give_back(wide)
-            except SlotError:  # an id is of no tensor: nobody can give it back
-                self._parted = None
-                raise
-            self._parted = None
+        return {"narrow": self.narrow, **self._described(), "threads": self.threads}
 
     def _stats(self) -> StoreStats:
         """See ``Store.stats``; lookup tables count as tables."""
-        codes, wide = self.codes.stats(), self.wide.stats()
-        added = [of.name for of in fields(codes) if of.name.endswith(("n_tensors", "_bytes"))]
-        sums = {name: getattr(codes, name) + getattr(wide, name) for name in added}
-        sums["raw_bytes"] = sums["n_tensors"] * self.layout.nbytes
-        sums["table_bytes"] += self.narrow.nbytes
-        return replace(codes, **sums)
-
-    @property
-    def _parts(self) -> tuple[Store, ...]:
-        return self.codes, self.wide
+        stats = super()._stats()
+        return replace(stats, table_bytes=stats.table_bytes + self.narrow.nbytes)
 
     def __repr__(self) -> str:
         return f"NarrowStore({self.narrow!r}, {self.codes!r}, {self.wide!r})"
-
-
-@contextmanager
-def _among(where: str) -> Iterator[None]:
-    try:
-        yield
-    except SlotError as error:
-        raise SlotError(f"{where}: {error}") from error
-
-
-_CODES = "ids of narrow tensors are twice those among the codes"
-_WIDE = "ids of wide tensors are twice those among the wide ones, plus 1"
