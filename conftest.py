@@ -85,14 +85,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def choices_are_made_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a store choose its codec in the call that is due, as if there were no other thread, so that tests know when.
+    """Have a store choose and train codecs in the call that is due, as if there were no other thread: tests know when.
 
     Not in tests that are marked ``in_background``, nor in processes that tests start.
     """
     if request.node.get_closest_marker("in_background") is None and find_spec("obscodec") is not None:
-        from obscodec.stores.auto import move
+        from obscodec.frames.sealer import TRAINER
+        from obscodec.stores.auto.looks import LOOKER
+        from obscodec.stores.auto.move import MOVER
 
-        monkeypatch.setattr(move.MOVER, "put", _no_thread)
+        for thread in (MOVER, LOOKER, TRAINER):
+            monkeypatch.setattr(thread, "put", _no_thread)
 
 
 def _no_thread(job: object) -> None:

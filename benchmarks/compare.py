@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from buffer_times import latencies
 from first_use import first_use
-from latency import latencies
 from processes import in_fresh_process
 from recorded_steps import NOISE, folder, record
 from replay_buffers import BASELINE, KINDS, missing

@@ -1,180 +1,333 @@
-"""Times of ``add`` and ``sample``. The calls of all buffers are interleaved, so that noise hits all of them alike.
+"""How long single calls of buffers take, beside those of the stock buffers: what an environment loop notices.
 
-Each step is added to every buffer, in a random order; so are batches sampled. Ratios compare a call with SB3's of the
-same round. Each call finds the processor's caches as the others left them, as it does next to a learner.
+uv run benchmarks/latency.py
+
+Each class has a process of its own, in which ours and the stock buffer get the same steps, in a random order; every
+fourth step draws a batch from both. *Busy*: a thread trains a convolutional network with torch all the time. *Cold*:
+no kernel of obscodec is compiled yet; a step comes every 5 ms, until all observations are compressed.
+
+The clock also counts the time of other programs: look at the longest calls on an idle machine.
 """
 
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
 import time
-import zlib
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from recorded_steps import Step, read_steps, transposed
-from replay_buffers import BASELINE, KINDS, MeasuredBuffer, warmed_up
+import typer
+from result_tables import circumstances
 
-SMALL, LARGE = 32, 256  # batches
-_GROWTH = 10
-_N_EXACT = 4  # batches to compare
-_FILL, _OVERWRITE, _VIEWS = "fill", "overwrite", "views"
-_VIEWS_IN_TURN = 50  # steps; long enough that work that a buffer puts off falls to its own kind
+_SIZE, _FILM, _BATCH = 20_000, 8_000, 32
+_COLD_S, _PACE_S, _CHECK = 90.0, 0.005, 400  # seconds at most; between two steps; steps until it looks again
+_SAMPLE_FROM, _SAMPLE_EVERY = 100, 4  # HER samples from an episode that has ended
+_N_SNAPSHOTS = 10
+_RESULTS = Path(__file__).parent / "results" / "latency.md"
+_HEADINGS = "median", "p99", "p99.9", "longest"
 
-Times = dict[tuple[str, str], npt.NDArray[np.float64]]  # of a buffer and what it did: f64[calls, 2], s by clock, of CPU
-Buffers = dict[str, MeasuredBuffer[Any]]
-
-
-class Latency(NamedTuple):
-    """Times of one buffer; ``_x`` are ratios to SB3's.
-
-    Attributes:
-        fill_mean_us: mean of ``add`` while the buffer is filled for the first time.
-        fill_mean_x: its ratio.
-        add_mean_us: mean of ``add`` in the second lap. A buffer may do the work of several calls in one of them.
-        add_mean_x: its ratio.
-        add_median_us: median of ``add`` in the second lap.
-        add_median_x: median ratio.
-        add_p99_us: of all calls of ``add``.
-        views_mean_us: as ``add_mean_us``, with the views of ``VecTransposeImage``, in every second group of 50 steps.
-        views_mean_x: its ratio.
-        add_cpu_us: mean processor time of ``add`` in the second lap, of all threads.
-        sample32_ms: median of ``sample(32)``.
-        sample32_x: median ratio.
-        sample256_ms: median of ``sample(256)``.
-        sample256_x: median ratio.
-        sample256_cpu_ms: mean processor time of ``sample(256)``, of all threads.
-        growth_x: median ratio of ``sample(256)`` to that of a buffer with a tenth of the transitions.
-        exact: share of the sampled transitions that equal those of the environment, bit for bit.
-    """
-
-    fill_mean_us: float
-    fill_mean_x: float
-    add_mean_us: float
-    add_mean_x: float
-    add_median_us: float
-    add_median_x: float
-    add_p99_us: float
-    views_mean_us: float
-    views_mean_x: float
-    add_cpu_us: float
-    sample32_ms: float
-    sample32_x: float
-    sample256_ms: float
-    sample256_x: float
-    sample256_cpu_ms: float
-    growth_x: float
-    exact: float
+Image = npt.NDArray[np.uint8]
+Step = tuple[Any, ...]
+Calls = dict[str, Callable[..., object]]  # by name: those that store a step, and that draw a batch
 
 
-def latencies(names: list[str], paths: list[Path], size: int, n_rounds: int, threads: int | None) -> dict[str, Latency]:
-    """Measure these buffers, SB3's among them, with ``size`` transitions and ``n_rounds`` batches of each size.
+class Game:
+    """Steps of a game: six squares that move, 84x84, stacks of four, an episode every 100 steps."""
 
-    ``threads`` is how many threads torch and obscodec use, None for their defaults.
-    """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    for name in names:
-        warmed_up(name, paths, threads)
-    n_envs = len(paths)
-    buffers, few = ({name: KINDS[name].build(n, n_envs, threads) for name in names} for n in (size, size // _GROWTH))
-    adds, checksums = _time_adds(buffers, few, paths, size // n_envs)
-    times = adds | _time_samples(buffers, few, n_rounds)
-    return {name: _latency(name, times, _exact(buffers[name], checksums)) for name in names}
+    def __init__(self) -> None:
+        self.film = np.zeros((_FILM, 84, 84), np.uint8)
+        self.film[:, 10:14], self.film[:, :, 40] = 90, 30
+        for t, frame in enumerate(self.film):
+            for k in range(6):
+                y, x = (t * (k + 1)) // 2 % 78, (t * (3 * k + 1)) // 3 % 78
+                frame[y : y + 6, x : x + 6] = 40 * k + 55
 
-
-def _time_adds(buffers: Buffers, few: Buffers, paths: list[Path], lap: int) -> tuple[Times, npt.NDArray[np.uint32]]:
-    """Time two laps of ``add``, then fill the small buffers; returns the checksums of all transitions, by number."""
-    rng = np.random.default_rng(0)
-    names = list(buffers)
-    times: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    checksums = []
-    for at, step in enumerate(islice(read_steps(paths), 2 * lap)):
-        phase = _FILL if at < lap else (_OVERWRITE, _VIEWS)[at // _VIEWS_IN_TURN % 2]
-        given = transposed(step) if phase == _VIEWS else step
-        for i in rng.permutation(len(names)):
-            buffer = buffers[names[i]]
-            times[names[i], phase].append(_elapsed_s(buffer.add, buffer.prepare(given)))
-        if at >= 2 * lap - 2 * lap // _GROWTH:
-            for buffer in few.values():
-                buffer.add(buffer.prepare(step))
-        checksums += _checksums(step)
-    return _arrays(times), np.array(checksums, np.uint32)
+    def step(self, number: int) -> tuple[Image, Image, int, float, bool]:
+        """Observation and next one ``u8[4, 84, 84]``, action, reward, and whether an episode ends."""
+        k = number % (_FILM - 5)
+        return self.film[k : k + 4], self.film[k + 1 : k + 5], number % 6, float(number % 7), number % 100 == 99
 
 
-def _time_samples(buffers: Buffers, few: Buffers, n_rounds: int) -> Times:
-    """Time rounds of all buffers and sizes, after one round that is not counted."""
-    rng = np.random.default_rng(0)
-    times: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    calls = [(name, f"{n}", buffer, n) for name, buffer in buffers.items() for n in (SMALL, LARGE)]
-    calls += [(name, "few", buffer, LARGE) for name, buffer in few.items()]
-    for round_ in range(n_rounds + 1):
-        for i in rng.permutation(len(calls)):
-            name, what, buffer, n = calls[i]
-            elapsed_s = _elapsed_s(buffer.sample, n)
-            if round_:
-                times[name, what].append(elapsed_s)
-    return _arrays(times)
+def _sb3(name: str) -> tuple[Any, Any, Callable[..., Step]]:
+    """A class of Stable-Baselines3 and ours, and the arguments of ``add``."""
+    from gymnasium import spaces
+    from obscodec_sb3 import compressed
+    from stable_baselines3.common import buffers
+    from stable_baselines3.her import HerReplayBuffer
 
+    class WithBonus(buffers.ReplayBuffer):
+        """A class of a user, which does more in ``add``."""
 
-def _elapsed_s(function: Callable[..., object], *args: object) -> tuple[float, float]:
-    """Seconds of one call by the clock, and of processor time of all threads; both include dropping the result."""
-    start_cpu, start = time.process_time(), time.perf_counter()
-    function(*args)
-    end = time.perf_counter()
-    return end - start, time.process_time() - start_cpu
+        bonus = 0.0
 
+        def add(self, *step: Any) -> None:
+            self.bonus += 1
+            super().add(*step)
 
-def _arrays(times: dict[tuple[str, str], list[tuple[float, float]]]) -> Times:
-    return {key: np.array(values) for key, values in times.items()}
-
-
-def _checksums(step: Step) -> list[tuple[int, int]]:
-    return [(zlib.crc32(obs), zlib.crc32(next_obs)) for obs, next_obs in zip(step.obs, step.next_obs, strict=True)]
-
-
-def _exact(buffer: MeasuredBuffer[Any], checksums: npt.NDArray[np.uint32]) -> float:
-    """The share of sampled transitions that have the checksums of the recorded ones."""
-    same = 0
-    for _ in range(_N_EXACT):
-        number, obs, next_obs = buffer.read(buffer.sample(LARGE))
-        pairs = zip(np.ascontiguousarray(obs), np.ascontiguousarray(next_obs), strict=True)
-        sampled = [(zlib.crc32(a), zlib.crc32(b)) for a, b in pairs]
-        same += int((checksums[number.astype(np.int64)] == sampled).all(axis=1).sum())
-    return same / (_N_EXACT * LARGE)
-
-
-def _latency(name: str, times: Times, exact: float) -> Latency:
-    def ratio(what: str) -> float:
-        return float(np.median(times[name, what][:, 0] / times[BASELINE.name, what][:, 0]))
-
-    def mean(what: str, of: str = name) -> float:
-        return float(times[of, what][:, 0].mean())
-
-    def mean_ratio(what: str) -> float:
-        return mean(what) / mean(what, BASELINE.name)
-
-    fill, overwrite, views = (times[name, phase] for phase in (_FILL, _OVERWRITE, _VIEWS))
-    small, large, few = (times[name, what] for what in (f"{SMALL}", f"{LARGE}", "few"))
-    return Latency(
-        fill_mean_us=mean(_FILL) * 1e6,
-        fill_mean_x=mean_ratio(_FILL),
-        add_mean_us=mean(_OVERWRITE) * 1e6,
-        add_mean_x=mean_ratio(_OVERWRITE),
-        add_median_us=float(np.median(overwrite[:, 0])) * 1e6,
-        add_median_x=ratio(_OVERWRITE),
-        add_p99_us=float(np.quantile(np.concatenate([fill, overwrite, views])[:, 0], 0.99)) * 1e6,
-        views_mean_us=mean(_VIEWS) * 1e6,
-        views_mean_x=mean_ratio(_VIEWS),
-        add_cpu_us=float(overwrite[:, 1].mean()) * 1e6,
-        sample32_ms=float(np.median(small[:, 0])) * 1e3,
-        sample32_x=ratio(f"{SMALL}"),
-        sample256_ms=float(np.median(large[:, 0])) * 1e3,
-        sample256_x=ratio(f"{LARGE}"),
-        sample256_cpu_ms=float(large[:, 1].mean()) * 1e3,
-        growth_x=float(np.median(large[:, 0] / few[:, 0])),
-        exact=exact,
+    image, vector = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Box(-9, 9, (3,), np.float32)
+    goals: dict[str, Any] = {"observation": image, "achieved_goal": vector, "desired_goal": vector}
+    both: dict[str, Any] = {"image": image, "vector": vector}
+    kinds: dict[str, tuple[Any, Any]] = {
+        "ReplayBuffer": (buffers.ReplayBuffer, image),
+        "DictReplayBuffer": (buffers.DictReplayBuffer, spaces.Dict(both)),
+        "HerReplayBuffer": (HerReplayBuffer, spaces.Dict(goals)),
+        "NStepReplayBuffer": (getattr(buffers, "NStepReplayBuffer", None), image),
+        "a class of your own": (WithBonus, image),
+    }
+    stock, space = kinds[name]
+    more: dict[str, Any] = {"env": _OneEnv()} if name == "HerReplayBuffer" else {}
+    stock_buffer, ours = (
+        of(_SIZE, space, spaces.Discrete(6), device="cpu", **more) for of in (stock, compressed(stock))
     )
+    point = np.zeros((1, 3), np.float32)
+
+    def arguments(obs: Image, next_obs: Image, action: int, reward: float, done: bool) -> Step:
+        pair: Any = obs[None], next_obs[None]
+        if name == "DictReplayBuffer":
+            pair = [{"image": of, "vector": point} for of in pair]
+        elif name == "HerReplayBuffer":
+            pair = [{"observation": of, "achieved_goal": point, "desired_goal": point} for of in pair]
+        return (*pair, np.array([action]), np.array([reward], np.float32), np.array([done]), [{}])
+
+    return stock_buffer, ours, arguments
+
+
+class _OneEnv:
+    """What HER asks of an environment, but for rewards of other goals."""
+
+    num_envs = 1
+
+    def env_method(self, _: str, achieved: Any, *__: object, **___: object) -> list[Any]:
+        return [np.zeros(len(achieved), np.float32)]
+
+
+def _torchrl() -> tuple[Any, Any, Callable[..., Step]]:
+    import torch
+    from obscodec_torchrl import CompressedStorage
+    from tensordict import TensorDict
+    from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+
+    kinds = LazyTensorStorage, CompressedStorage
+    stock, ours = (TensorDictReplayBuffer(storage=of(_SIZE), batch_size=_BATCH) for of in kinds)
+
+    def arguments(obs: Image, next_obs: Image, action: int, reward: float, done: bool) -> Step:
+        after = {"pixels": torch.from_numpy(next_obs[None]), "reward": torch.tensor([[reward]])}
+        after["done"] = torch.tensor([[done]])
+        step = {"pixels": torch.from_numpy(obs[None]), "action": torch.tensor([action]), "next": after}
+        return (TensorDict(step, [1]),)
+
+    return stock, ours, arguments
+
+
+def _ring() -> tuple[Any, Any, Callable[..., Step]]:
+    """A RingBuffer, beside Stable-Baselines3's buffer."""
+    from obscodec import Field, RingBuffer
+
+    stock, _, sb3_arguments = _sb3("ReplayBuffer")
+    fields = {
+        "obs": Field((4, 84, 84), np.uint8),
+        "next_obs": Field((4, 84, 84), np.uint8, shares="obs"),
+        "action": Field((), np.int64),
+        "reward": Field((), np.float32),
+        "done": Field((), np.bool_),
+    }
+    ring, rng = RingBuffer(_SIZE, fields), np.random.default_rng(0)
+
+    class Ring:
+        """With the names of Stable-Baselines3's buffer."""
+
+        saved = ring
+        decide = ring.decide
+        stats = ring.stats
+
+        @staticmethod
+        def add(obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, _: object) -> None:
+            ring.append(obs=obs[0], next_obs=next_obs[0], action=action[0], reward=reward[0], done=done[0])
+
+        @staticmethod
+        def sample(n: int) -> object:
+            return ring.sample(n, rng)
+
+    return stock, Ring, sb3_arguments
+
+
+_CLASSES: dict[str, Callable[[], tuple[Any, Any, Callable[..., Step]]]] = {
+    "ReplayBuffer": lambda: _sb3("ReplayBuffer"),
+    "DictReplayBuffer": lambda: _sb3("DictReplayBuffer"),
+    "HerReplayBuffer": lambda: _sb3("HerReplayBuffer"),
+    "NStepReplayBuffer": lambda: _sb3("NStepReplayBuffer"),
+    "a class of your own": lambda: _sb3("a class of your own"),
+    "RingBuffer": _ring,
+    "TorchRL storage": _torchrl,
+}
+
+
+def _calls(name: str, buffer: Any) -> Calls:
+    """How a step is stored in a buffer, and a batch drawn."""
+    if name == "TorchRL storage":
+        return {"extend": buffer.extend, "sample": buffer.sample}
+    return {"append" if name == "RingBuffer" else "add": buffer.add, "sample": lambda: buffer.sample(_BATCH)}
+
+
+def _is_compressed(name: str, buffer: Any) -> bool:
+    stats = (buffer.storage if name == "TorchRL storage" else buffer).stats()
+    return all(getattr(of, "is_decided", True) for of in stats.fields.values())
+
+
+def _elapsed_s(call: Callable[..., object], *arguments: object) -> float:
+    began = time.perf_counter()
+    call(*arguments)
+    return time.perf_counter() - began
+
+
+def _learn(ended: threading.Event) -> None:
+    """Train a network on batches of noise until the end."""
+    import torch
+    from torch import nn
+
+    layers = [nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(5184, 6)]
+    network, x = nn.Sequential(*layers), torch.rand(64, 4, 84, 84)
+    optimizer = torch.optim.Adam(network.parameters())
+    while not ended.is_set():
+        optimizer.zero_grad()
+        network(x).square().mean().backward()
+        optimizer.step()
+
+
+def measure_warm(name: str, n_steps: int, *, busy: bool) -> dict[str, Any]:
+    """Times of all calls in seconds, by buffer and call: median, p99, p99.9 and the longest."""
+    game, rng = Game(), np.random.default_rng(0)
+    stock, ours, arguments = _CLASSES[name]()
+    calls = {"stock": _calls(name, stock), "ours": _calls(name, ours)}
+    times: dict[str, list[float]] = defaultdict(list)
+    ended = threading.Event()
+    learner = threading.Thread(target=_learn, args=(ended,))
+    if busy:
+        learner.start()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            write, finish = _saving(name, ours, folder)
+            for number in range(n_steps):
+                step = arguments(*game.step(number))
+                for which in rng.permutation(["stock", "ours"]).tolist():
+                    store, sample = calls[which]
+                    times[f"{which} {store}"].append(_elapsed_s(calls[which][store], *step))
+                    if number >= _SAMPLE_FROM and number % _SAMPLE_EVERY == 0:
+                        times[f"{which} {sample}"].append(_elapsed_s(calls[which][sample]))
+                if number % (n_steps // _N_SNAPSHOTS) == n_steps // _N_SNAPSHOTS - 1:
+                    times["ours snapshot"].append(_elapsed_s(write, number))
+            finish()
+    finally:
+        ended.set()
+        if busy:
+            learner.join()
+    return {of: [float(np.quantile(found, q)) for q in (0.5, 0.99, 0.999, 1)] for of, found in times.items()}
+
+
+def _saving(name: str, ours: Any, folder: str) -> tuple[Callable[[int], object], Callable[[], object]]:
+    """What begins to save a buffer in the background, and what waits for the end of that."""
+    if name == "TorchRL storage":
+        from obscodec_torchrl import SnapshotHook
+
+        hook = SnapshotHook(ours, folder, every=1)
+        return hook.write, hook.finish
+    from obscodec import Snapshot
+
+    snapshot, saved = Snapshot(folder), getattr(ours, "saved", ours)
+    return lambda number: snapshot.write(saved, generation=number), snapshot.wait
+
+
+def measure_cold(name: str) -> dict[str, Any]:
+    """Seconds of the longest call of each kind until all is compressed, and of what comes before."""
+    game = Game()
+    import torch  # loaded by any training; seconds that are not ours
+
+    assert torch
+    began = time.perf_counter()
+    _, ours, arguments = _CLASSES[name]()
+    found = {"import and construction": time.perf_counter() - began}
+    (store, add), (_, sample) = _calls(name, ours).items()
+    longest: dict[str, float] = defaultdict(float)
+    began = time.perf_counter()
+    for number in range(int(_COLD_S / _PACE_S)):
+        longest[store] = max(longest[store], _elapsed_s(add, *arguments(*game.step(number))))
+        if number >= _SAMPLE_FROM and number % _SAMPLE_EVERY == 0:
+            longest["sample"] = max(longest["sample"], _elapsed_s(sample))
+        time.sleep(_PACE_S)
+        if number % _CHECK == _CHECK - 1 and _is_compressed(name, ours):
+            break
+    return {**found, **longest, "all compressed after": time.perf_counter() - began}
+
+
+def _in_new_process(name: str, *options: str, cache: str | None = None) -> dict[str, Any]:
+    environment = {**os.environ, **({"NUMBA_CACHE_DIR": cache} if cache else {})}
+    command = [sys.executable, __file__, "--only", name, *options]
+    ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+def _in_ms(seconds: float) -> str:
+    ms = 1e3 * seconds
+    return f"{ms:.3f}" if ms < 1 else f"{ms:.1f}"
+
+
+def _warm_table(found: dict[str, dict[str, Any]]) -> list[str]:
+    """For each class and call: the stock buffer's times in ms, then ours, and the ratios of medians and p99.9."""
+    heads = [f"{whose} {heading}" for whose in ("stock", "ours") for heading in _HEADINGS]
+    lines = [f"| | call | {' | '.join(heads)} | median | p99.9 |", f"| --- | --- |{' ---: |' * 10}"]
+    for name, times in found.items():
+        for of in [key.removeprefix("ours ") for key in times if key.startswith("ours ")]:
+            ours, stock = times[f"ours {of}"], times.get(f"stock {of}")
+            cells = [*(map(_in_ms, stock) if stock else [""] * 4), *map(_in_ms, ours)]
+            ratios = [f"{ours[k] / stock[k]:.2f}" if stock else "" for k in (0, 2)]
+            bold = [f"**{ratio}**" if ratio and float(ratio) > 1 else ratio for ratio in ratios]
+            lines.append(f"| {name} | `{of}` | {' | '.join([*cells, *bold])} |")
+    return lines
+
+
+def _cold_table(found: dict[str, dict[str, Any]]) -> list[str]:
+    lines = ["| | import and construction | longest `add` | longest `sample` | all compressed after |"]
+    lines += ["| --- | ---: | ---: | ---: | ---: |"]
+    for name, times in found.items():
+        lines.append(f"| {name} | {' | '.join(f'{seconds:.2f}' for seconds in times.values())} |")
+    return lines
+
+
+def main(
+    steps: Annotated[int, typer.Option(help="for each class, warm")] = 200_000,
+    classes: Annotated[str, typer.Option(help="some of the classes, with commas between them")] = ",".join(_CLASSES),
+    only: Annotated[str, typer.Option(hidden=True)] = "",
+    busy: Annotated[bool, typer.Option("--busy", hidden=True)] = False,
+    cold: Annotated[bool, typer.Option("--cold", hidden=True)] = False,
+) -> None:
+    """Print the tables, and write them to ``benchmarks/results/latency.md`` if all classes are measured."""
+    if only:
+        print(json.dumps(measure_cold(only) if cold else measure_warm(only, steps, busy=busy)))
+        return
+    about, names = circumstances("benchmarks"), classes.split(",")
+    lines = ["# How long single calls take", "", *(f"- {name}: {text}" for name, text in about.items()), ""]
+    lines += [f"{steps:,} steps for each class, a batch of {_BATCH} every {_SAMPLE_EVERY}, buffers of {_SIZE:,}. ms."]
+    for title, options in (("On an idle machine", []), ("Beside a learner that keeps torch busy", ["--busy"])):
+        found = {name: _in_new_process(name, "--steps", str(steps), *options) for name in names}
+        lines += ["", f"## {title}", "", *_warm_table(found)]
+    found = {}
+    for name in names:
+        with tempfile.TemporaryDirectory() as cache:
+            found[name] = _in_new_process(name, "--cold", cache=cache)
+    lines += ["", "## With nothing compiled, in seconds", "", *_cold_table(found)]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if classes == ",".join(_CLASSES):
+        _RESULTS.write_text(text)
+
+
+if __name__ == "__main__":
+    typer.run(main)

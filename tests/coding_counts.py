@@ -17,7 +17,7 @@ from obscodec.frames import FrameLog, StepWriter, block_queue, sealer
 from obscodec.frames.block_coder import BlockCoder
 from obscodec.segments import Segments
 from obscodec.stores import AutoStore
-from obscodec.stores.auto import auto_store, move
+from obscodec.stores.auto import auto_store, looks, move
 
 
 class CodingCounts:
@@ -45,7 +45,7 @@ class CodingCounts:
         self._stores: WeakKeyDictionary[StepWriter, AutoStore] = WeakKeyDictionary()
         block_queue._MANY_BLOCKS = 1, 1
         sealer.n_processors = lambda: 1  # none in the background
-        move.MOVER.put = _no_thread
+        move.MOVER.put = looks.LOOKER.put = sealer.TRAINER.put = _no_thread
         self._watch(
             AutoStore, "take_in", lambda store, tensors, which, streams, ids: self._give(store, tensors, streams)
         )

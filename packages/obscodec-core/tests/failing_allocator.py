@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from new_python import run_python
-from obscodec.stores.auto import move
+from obscodec.frames.sealer import TRAINER
+from obscodec.stores.auto.looks import LOOKER
+from obscodec.stores.auto.move import MOVER
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -24,12 +26,12 @@ def run_with(script: Path, *arguments: str, folder: Path) -> str:
 
 
 def choose_in_the_caller() -> None:
-    """Have stores choose their codec in the call that is due, as if there were no thread: only the caller's fail."""
+    """Have stores choose and train codecs in the call that is due, so that only its allocations fail."""
 
     def no_thread(job: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    move.MOVER.put = no_thread
+    MOVER.put = LOOKER.put = TRAINER.put = no_thread
 
 
 def at_every_allocation(

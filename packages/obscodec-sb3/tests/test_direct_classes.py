@@ -5,12 +5,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from changing_codecs import change_codecs_often
+from changing_codecs import change_codecs_often, finish
 from faults import at_every_line
 from gymnasium import spaces
 from obscodec.frames.frame_log import FrameLog
 from obscodec.stats import StoreStats
-from obscodec.stores.auto.move import MOVER
 from obscodec_sb3 import compressed
 from obscodec_sb3.direct_add import DirectAdd
 from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, ReplayBuffer
@@ -158,11 +157,11 @@ def test_steps_are_added_directly_while_codecs_change(monkeypatch, taken, kind):
         if n == 10:
             ours.decide()
         if n % 7 == 0:
-            MOVER.finish()
+            finish()
             assert_alike(contents(ours), contents(stock), n)
         if n % 40 == 0:
             codecs |= {of.codec for of in ours.stats().fields.values() if isinstance(of, StoreStats)}
-    assert len(codecs) > 3
+    assert len(codecs - {"auto"}) > 1
     assert taken["add"] > 11 * SIZE
 
 

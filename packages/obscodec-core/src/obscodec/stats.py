@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Look:
         choice: the codec that it would choose by the newest frames.
         now: the codec that stored them, on the same frames if it was tried on them.
         is_taken: whether that is worth a change: new frames are stored with the other codec from then on.
-        n_frames: how many frames it had encoded since it was made or loaded.
+        n_frames: how many frames it had encoded since it chose, or since it was loaded.
     """
 
     choice: Choice
@@ -92,6 +92,12 @@ class StoreStats:
     choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
     is_decided: bool = field(default=True, repr=False, kw_only=True)
     last_look: Look | None = field(default=None, repr=False, kw_only=True)
+
+    def with_others(self, others: Sequence[StoreStats], tensor_nbytes: int) -> StoreStats:
+        """These stats, with those of others added: parts of one store, whose tensors have ``tensor_nbytes``."""
+        added = [of.name for of in fields(self) if of.name.endswith(("n_tensors", "_bytes"))]
+        sums = {name: sum(getattr(of, name) for of in (self, *others)) for name in added}
+        return replace(self, **{**sums, "raw_bytes": sums["n_tensors"] * tensor_nbytes})
 
     @property
     def total_bytes(self) -> int:

@@ -43,7 +43,9 @@ def seal(coder: BlockCoder, *frames: np.ndarray, learn: bool = False) -> list[By
     versions, sealed = coder.seal(blocks)
     assert versions.tolist() == [decode_varint(block)[0] for block in sealed]
     if learn:
-        coder.learn(blocks, versions, sealed)
+        coder.note(blocks, versions, sealed)
+        if coder.versions is not None and coder.versions.is_due:
+            coder.train(Segments.of([]))
     return list(sealed)
 
 
@@ -137,7 +139,7 @@ def test_what_is_learned_again_are_stored_blocks_of_all_versions_that_can_be_rea
     if coder.patches:
         bad = [bad[k] for k in (0, 2, 3)]  # nobody knows how long patches are
     coder.versions.learn_again = lambda items, encode: learned_from.extend(items)
-    coder.learn_again(Segments.of([*bad, *good, *bad]))
+    coder.train(Segments.of([*bad, *good, *bad]))
     assert list(map(bytes, learned_from)) == [bytes(full_block(coder, frames_of(1000 + k))[1:]) for k in range(3)]
 
 

@@ -33,6 +33,8 @@ def samples_of(seed: int, n: int = 256) -> list[Bytes]:
 def feed(codecs: TrainedCodecs, samples: Sequence[Bytes], ratio: float = 0.5, version: int | None = None) -> None:
     for sample in samples:
         codecs.encoded(sample, int(ratio * len(sample)), codecs.newest if version is None else version)
+        if codecs.learning and codecs.is_due:
+            codecs.train()
 
 
 def taught(fit=train) -> TrainedCodecs:
@@ -71,6 +73,7 @@ def test_what_is_learned_from_is_copied() -> None:
         memory[:] = i
         codecs.encoded(memory[: i % 8], 1, 1)
         memory[:] = 99
+    codecs.train()
     assert seen == [bytes([i]) * (i % 8) for i in range(256)]
 
 
@@ -120,7 +123,7 @@ def test_a_dictionary_is_kept_that_makes_streams_5_percent_smaller(nbytes: int, 
 
     def encode(zstd: BytesCodec, sample: Bytes) -> Bytes:
         tried.append(sample)
-        return sample[: 100 if zstd is second else nbytes]
+        return sample[: 100 if zstd == second else nbytes]
 
     feed(codecs, samples_of(1), 0.9)
     codecs.learn_again(samples_of(2), encode)

@@ -8,12 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import obscodec
 import pytest
-from changing_codecs import change_codecs_often
+from changing_codecs import change_codec, change_codecs_often, finish
 from forked import exit_status, forked
 from obscodec import AutoStore, CorruptStream, Field, FrameStack, FrameStore, Layout, RingBuffer, SlotError, TensorArray
 from obscodec.frames import FrameLog
-from obscodec.stores.auto import plan, succession
-from obscodec.stores.auto.move import MOVER
+from obscodec.stores.auto import plan
+from obscodec.stores.auto.looks import LOOKER
+from obscodec.stores.narrow.narrow_store import NarrowStore
 
 pytestmark = pytest.mark.in_background
 SIDE = 40
@@ -38,7 +39,7 @@ def append(store: AutoStore, tensors: np.ndarray, at_once: int = 8) -> np.ndarra
         ids.append(store.append(tensors[k : k + at_once]))
         if k == N_FIRST:
             store.decide()
-        MOVER.finish()
+        finish()
     return np.concatenate(ids)
 
 
@@ -48,7 +49,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def n_stores(store: AutoStore) -> int:
-    return succession.n_stores(store._store)
+    return len(store._members)
 
 
 def test_new_tensors_take_the_codec_that_suits_them():
@@ -100,7 +101,7 @@ def test_a_store_that_was_told_its_codec_or_its_size_does_not_look(options):
 def test_a_store_that_follows_a_plan_does_not_look():
     store, other = AutoStore(LAYOUT), AutoStore(LAYOUT)
     append(other, noise(256))
-    store.follow(other._plan)
+    store.follow(other._members[-1].plan)
     append(store, game(3000))
     assert store.stats().codec == "raw"
     assert store.stats().last_look is None
@@ -119,14 +120,27 @@ def stacks(n: int, seed: int) -> np.ndarray:
     return found
 
 
-def floats(n: int, seed: int) -> np.ndarray:
-    """Scaled bytes, some of which are not."""
-    found = game(n, seed).astype(np.float32) / np.float32(255)
-    found[np.random.default_rng(seed).random(n) < 0.1] += np.float32(0.123)
+def scaled(x: np.ndarray, seed: int) -> np.ndarray:
+    """Scaled bytes, some of which are not, but for the first ones."""
+    found, rng = x.astype(np.float32) / np.float32(255), np.random.default_rng(seed)
+    found[2 * N_FIRST :][rng.random(len(x) - 2 * N_FIRST) < 0.1] += np.float32(0.123)
     return found
 
 
-KINDS: dict[str, Callable[[int, int], np.ndarray]] = {"frames": frames, "stacks": stacks, "floats": floats}
+def floats(n: int, seed: int) -> np.ndarray:
+    return scaled(game(n, seed), seed)
+
+
+def stacked_floats(n: int, seed: int) -> np.ndarray:
+    return scaled(stacks(n, seed), seed)
+
+
+KINDS: dict[str, Callable[[int, int], np.ndarray]] = {
+    "frames": frames,
+    "stacks": stacks,
+    "floats": floats,
+    "stacked floats": stacked_floats,
+}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -134,7 +148,7 @@ KINDS: dict[str, Callable[[int, int], np.ndarray]] = {"frames": frames, "stacks"
 def test_a_program_equals_a_dict_while_codecs_change(looks_often, kind, seed):
     n, x = 1500, KINDS[kind](1500, seed)
     rng = np.random.default_rng(seed)
-    stack = FrameStack(3) if kind == "stacks" else None
+    stack = FrameStack(3) if "stack" in kind else None
     store = AutoStore(Layout(x.shape[1:], x.dtype), decide_after=N_FIRST, frame_stack=stack)
     known: list[tuple[int, int]] = []
     most = 1
@@ -142,7 +156,7 @@ def test_a_program_equals_a_dict_while_codecs_change(looks_often, kind, seed):
         which = rng.integers(max(0, i - 5), i + 5, size=5) % n
         known += zip(store.append(x[which], rng.integers(2, size=5)).tolist(), which.tolist(), strict=True)
         if rng.random() < 0.3:
-            MOVER.finish()
+            finish()
         some = [known[k] for k in rng.integers(len(known), size=9)]
         np.testing.assert_array_equal(store.read([i for i, _ in some]), x[[k for _, k in some]])
         if rng.random() < 0.5:
@@ -152,8 +166,9 @@ def test_a_program_equals_a_dict_while_codecs_change(looks_often, kind, seed):
             store = copy.deepcopy(store) if rng.random() < 0.5 else pickle.loads(pickle.dumps(store))
         most = max(most, n_stores(store))
     assert most > 3
+    assert isinstance(store._members[-1].store, NarrowStore) == ("floats" in kind)
     np.testing.assert_array_equal(store.read([i for i, _ in known]), x[[k for _, k in known]])
-    if kind != "stacks":
+    if "stack" not in kind:
         with pytest.raises(SlotError):
             store.read([max(i for i, _ in known) + 100_000])
     store.release(np.array([i for i, _ in known]))
@@ -198,7 +213,7 @@ def test_threads_append_and_read_while_codecs_change(looks_often):
         thread.start()
     for thread in threads:
         thread.join()
-    MOVER.finish()
+    finish()
     assert not failures
     assert n_stores(store) > 2
     np.testing.assert_array_equal(store.read([i for i, _ in known]), np.stack([frame for _, frame in known]))
@@ -213,7 +228,7 @@ def test_a_ring_is_written_step_by_step_while_codecs_change(looks_often, n_envs,
     for step in range(1199):
         buffer.append(obs=x[step], next_obs=x[step + 1])
         if step % 100 == 99:
-            MOVER.finish()
+            finish()
             first = max(0, step - 299)
             np.testing.assert_array_equal(buffer[:]["obs"], x[first : step + 1])
             np.testing.assert_array_equal(buffer[:]["next_obs"], x[first + 1 : step + 2])
@@ -260,7 +275,7 @@ def test_a_thread_that_was_about_to_store_in_the_closed_store_takes_the_new_one(
     monkeypatch.setattr(FrameStore, "take_in", late)
     new = store.append(x[64:])
     assert n_stores(store) == n + 1
-    assert (new >= store._store.first_id).all()
+    assert (new >= store._members[-1].first_id).all()
     np.testing.assert_array_equal(store.read(np.append(ids, new)), x)
 
 
@@ -319,13 +334,172 @@ def test_the_newest_frames_are_in_the_order_of_time_of_each_sequence():
         assert len(store.log.newest(48).rows) <= 3 * 3  # which may come again
 
 
-def test_an_array_with_a_succession_of_another_layout_is_refused(looks_often):
+def test_a_state_whose_stores_have_the_same_ids_is_refused(looks_often):
     store = AutoStore(LAYOUT, decide_after=N_FIRST)
-    array = TensorArray.zeros((200,), store)
-    array[:] = game(200)
-    append(store, game(200))
-    state, arguments = store.state(), store.arguments()
-    assert state["succession"] is not None
-    other = AutoStore(**{**arguments, "layout": Layout((SIDE, SIDE - 1), np.uint8)})
-    with pytest.raises(CorruptStream):
-        other.restore(state)
+    append(store, game(300))
+    state = store.state()
+    assert state["before"]
+    for first_id in (1, state["first_id"] // 9):
+        with pytest.raises(CorruptStream):
+            AutoStore(**store.arguments()).restore({**state, "first_id": first_id, "first_wide": first_id})
+
+
+def test_a_store_whose_others_went_is_saved_and_copied(tmp_path):
+    """As a ring is after a turn."""
+    store, x = AutoStore(LAYOUT, decide_after=N_FIRST), game(600)
+    ids = append(store, x[:200])
+    change_codec(store, "zstd:1", 1)
+    store.release(ids)
+    array = TensorArray.zeros((400,), store)
+    for k in range(200, 600, 20):
+        array[k - 200 : k - 180] = x[k : k + 20]
+    change_codec(store, "raw", 1)
+    LOOKER.submit(lambda: store.look(1.0)).result()
+    obscodec.save(array, tmp_path / "array")
+    for other in (copy.deepcopy(array), pickle.loads(pickle.dumps(array)), obscodec.load(tmp_path / "array")):
+        np.testing.assert_array_equal(other[:], x[200:])
+        other[:100] = x[:100]
+        np.testing.assert_array_equal(other[:], np.append(x[:100], x[300:], axis=0))
+
+
+def test_wide_tensors_of_a_store_of_stacks_of_codes():
+    frames, rng = (game(200) / np.float32(255)).astype(np.float32)[:, None], np.random.default_rng(0)
+    x = np.concatenate([frames[k : k + 190] for k in range(4)], axis=1)
+    wide = rng.normal(size=(10, 4, SIDE, SIDE)).astype(np.float32)
+    store = AutoStore(Layout((4, SIDE, SIDE), np.float32), decide_after=64, frame_stack=4)
+    ids = append(store, x)
+    for spec in ("zstd:1", "raw"):
+        change_codec(store, spec, 1)
+        ids = np.append(ids, store.append(wide))
+        ids = np.append(ids, store.append(x[:30]))
+    assert isinstance(store._members[-1].store, NarrowStore)
+    expected = np.concatenate([x, wide, x[:30], wide, x[:30]])
+    np.testing.assert_array_equal(store.read(ids), expected)
+    store.release(ids)
+    assert store.stats().n_tensors == 0
+
+
+def test_ids_do_not_run_out():
+    store, x = AutoStore(LAYOUT, decide_after=N_FIRST), game(100)
+    ids = append(store, x)
+    for k in range(300):
+        change_codec(store, ("zstd:1", "raw")[k % 2], 1)
+        new = store.append(x)
+        store.release(ids)
+        ids = new
+        LOOKER.submit(lambda: store._change(store._store.without_empty())).result()
+    assert ids.max() < 3_000_000
+    np.testing.assert_array_equal(store.read(ids), x)
+
+
+def test_ids_that_would_be_too_large_keep_the_codec(monkeypatch):
+    monkeypatch.setattr("obscodec.stores.auto.succession._MOST_FIRST", 5000)
+    store, x = AutoStore(LAYOUT, decide_after=N_FIRST), noise(300)
+    append(store, x)
+    append(store, game(3000))
+    assert n_stores(store) == 1
+    assert not store.stats().last_look.is_taken
+
+
+def test_a_look_does_not_wait_for_a_caller_that_waits_for_a_move():
+    """Stores of one storage share their lock."""
+    one, other = AutoStore(LAYOUT, decide_after=N_FIRST), AutoStore(LAYOUT, decide_after=N_FIRST, max_bytes=1 << 24)
+    append(one, game(200))
+    other._first.most = N_FIRST
+    other.changing = one.changing
+    with one.changing:
+        looks = threading.Thread(target=change_codec, args=(one, "zstd:1", 1))
+        looks.start()
+        other.append(noise(40))  # waits until first tensors have moved
+    looks.join()
+    assert n_stores(one) == 2
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_log_that_can_not_be_closed_leaves_all_open(monkeypatch, at):
+    store, x = AutoStore(Layout((SIDE, SIDE), np.float32), decide_after=N_FIRST), floats(80, 0)
+    close, n = FrameLog.close, []
+    ids = append(store, x[:60])
+
+    def fail(*arguments: object) -> bool:
+        n.append(0)
+        if len(n) == at:
+            raise MemoryError
+        return close(*arguments)
+
+    monkeypatch.setattr(FrameLog, "close", fail)
+    with pytest.raises(MemoryError):
+        change_codec(store, "zstd:1", 1)
+    np.testing.assert_array_equal(store.read(np.append(ids, store.append(x[60:]))), x)
+
+
+def test_the_rest_of_a_batch_takes_the_new_store(monkeypatch):
+    store, x, take_in, done = AutoStore(LAYOUT, decide_after=N_FIRST), game(100), FrameStore.take_in, []
+    ids = store.append(x[:20])
+    store._first.most = N_FIRST
+
+    def late(inner: FrameStore, *arguments: object) -> None:
+        if store._last is not None and not done:
+            done.append(change_codec(store, "zstd:1", 1))
+        take_in(inner, *arguments)
+
+    monkeypatch.setattr(FrameStore, "take_in", late)
+    ids = np.append(ids, store.append(x[20:]))
+    assert done
+    np.testing.assert_array_equal(store.read(ids), x)
+
+
+def test_an_empty_store_between_others_goes():
+    store, x = AutoStore(LAYOUT, decide_after=N_FIRST), game(400)
+    kept = append(store, x[:50])
+    for k in range(50, 350, 50):
+        change_codec(store, ("zstd:1", "raw")[k // 50 % 2], 1)
+        ids = store.append(x[k : k + 50])
+        store.release(ids[:-1] if k == 300 else ids)
+    assert n_stores(store) == 7
+    LOOKER.submit(lambda: store.look(1.0)).result()
+    assert n_stores(store) == 2
+    np.testing.assert_array_equal(store.read(np.append(kept, ids[-1:])), np.append(x[:50], x[349:350], axis=0))
+
+
+def test_an_interrupted_release_is_finished_though_its_stores_have_changed(monkeypatch):
+    store, x, give_back, interrupts = AutoStore(LAYOUT, decide_after=N_FIRST), game(150), FrameStore._give_back, [1]
+    first = append(store, x[:50])
+    for spec in ("zstd:1", "raw"):
+        change_codec(store, spec, 1)
+        last = store.append(x[50:100])
+    store.release(first)
+
+    def interrupted(inner: FrameStore, ids: np.ndarray) -> None:
+        if ids.any() and interrupts:
+            interrupts.pop()
+            raise KeyboardInterrupt
+        give_back(inner, ids)
+
+    monkeypatch.setattr(FrameStore, "_give_back", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.release(last[:10])
+    LOOKER.submit(lambda: store.look(1.0)).result()
+    assert n_stores(store) == 2
+    store.release([])
+    assert store.stats().n_tensors == 90
+
+
+def test_a_store_that_followed_a_plan_does_not_look_when_it_was_copied():
+    store, other = AutoStore(LAYOUT), AutoStore(LAYOUT)
+    append(other, noise(256))
+    store.follow(other._members[-1].plan)
+    copied = pickle.loads(pickle.dumps(store))
+    append(copied, game(3000))
+    assert copied.stats().last_look is None
+
+
+def test_the_oldest_streams_are_spilled_first(tmp_path):
+    store = AutoStore(LAYOUT, decide_after=N_FIRST)
+    append(store, noise(3000))
+    change_codec(store, "zstd:1", 1)
+    append(store, noise(3000, 1))
+    store.stats()
+    store.spill(str(tmp_path), 1 << 20)
+    old, new = (member.store.stats().disk_bytes for member in store._members)
+    assert old > 0 == new

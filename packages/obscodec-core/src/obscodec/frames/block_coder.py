@@ -93,24 +93,26 @@ class BlockCoder(ABC, Generic[C]):
         versions = np.zeros(len(blocks), np.int64)
         if self.versions is None:
             return versions, blocks
-        sealed = list(blocks)
+        sealed, (newest, codec) = list(blocks), self.versions.current
         for b, block in enumerate(blocks):
-            compressed = self.compress(self.versions.by_version[self.versions.newest], block[len(PLAIN) :])
+            compressed = self.compress(codec, block[len(PLAIN) :])
             if len(compressed) < len(block) - len(PLAIN):
-                versions[b] = self.versions.newest
-                sealed[b] = joined(encode_varint(self.versions.newest), compressed.data)
+                versions[b] = newest
+                sealed[b] = joined(encode_varint(newest), compressed.data)
         return versions, Segments.of(sealed)
 
-    def learn(self, blocks: Segments, versions: Ints, sealed: Segments) -> None:
-        """Train on blocks of version 0, by what :meth:`seal` returned for them."""
+    def note(self, blocks: Segments, versions: Ints, sealed: Segments) -> None:
+        """Learn of blocks of version 0 what :meth:`seal` returned for them; they may become samples."""
         if self.versions is not None:
             for b, version in enumerate(versions.tolist()):
                 nbytes = int(sealed.lengths[b]) - len(encode_varint(version))
                 self.versions.encoded(blocks[b][len(PLAIN) :], nbytes, version)
 
-    def learn_again(self, blocks: Segments) -> None:
-        """Train on stored blocks, given in random order; damaged ones don't count."""
-        if self.versions is not None:
+    def train(self, blocks: Segments) -> None:
+        """Train on the samples so far, or again on stored blocks, given in random order; damaged ones don't count."""
+        if self.versions is not None and self.versions.learning:
+            self.versions.train()
+        elif self.versions is not None:
             self.versions.learn_again(self._readable(blocks), self.compress)
 
     def _readable(self, blocks: Segments) -> Iterator[Bytes]:

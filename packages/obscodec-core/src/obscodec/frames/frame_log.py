@@ -204,18 +204,21 @@ class FrameLog:
     def close(self, first_id: int, first_row: int) -> bool:
         """Take no other frames; False if ids of frames or rows from these on are in use, which others are to have."""
         with self.lock:
+            self._settle()
             end, n_rows = self.ends
             self._is_closed = end <= first_id and n_rows <= first_row
             return self._is_closed
 
     def reopen(self) -> None:
         """Undo :meth:`close`."""
-        self._is_closed = False
+        with self.lock:
+            self._is_closed = False
 
     def train(self) -> FullBlocks:
         """Train dictionaries on the blocks that are full, which may be fewer than these wait for; the blocks."""
         with self.lock:
             full = self._full_blocks()
+            self._sealer.trained()
             if self.coder.versions is not None:
                 self.coder.versions.train()
             return full
@@ -233,7 +236,8 @@ class FrameLog:
             with suppress(HeapFull):
                 self.seal()
             heap, versions = self.heap.stats(), self.coder.versions
-            n_frames = int(np.count_nonzero(self.tables.counts[: self.n * self.block_frames] > 1))
+            first, end = self.first * self.block_frames, self.n * self.block_frames
+            n_frames = int(np.count_nonzero(self.tables.counts[first:end] > 1))
             return StoreStats(
                 n_tensors=n_frames,
                 raw_bytes=n_frames * self.open.nbytes,
@@ -432,6 +436,11 @@ class FrameLog:
         if n_known < len(flat):
             raise SlotError(f"id {flat[n_known]} is of no frame in this store")
         return flat
+
+    def compress(self) -> None:
+        """Compress and store the blocks that wait, unless there is not enough room."""
+        with self.lock, suppress(HeapFull):
+            self.seal()
 
     def seal(self) -> None:
         """Compress and store the blocks of the queue, all or none; called with the lock held.

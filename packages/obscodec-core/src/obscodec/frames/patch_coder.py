@@ -45,8 +45,8 @@ class PatchCoder(BlockCoder[BytesCodec]):
 
     def seal(self, blocks: Segments) -> tuple[Ints, Segments]:
         """See ``BlockCoder.seal``; one kernel compresses all blocks with LZ4."""
-        newest = self.versions.newest if self.versions else 0
-        encoder = self.versions.by_version[newest].lz4_encoder(self._bound) if self.versions else None
+        newest, codec = self.versions.current if self.versions else (0, None)
+        encoder = codec.lz4_encoder(self._bound) if codec else None
         if encoder is None:
             return super().seal(blocks)
         versions, lengths = np.empty((2, len(blocks)), np.int64)
@@ -90,7 +90,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
         patch = joined(runs[:runs_nbytes].data, literals[:n_literals].data)
         compressed = len(patch)
         if self.versions:
-            compressed = min(compressed, len(self.compress(self.versions.by_version[self.versions.newest], patch)))
+            compressed = min(compressed, len(self.compress(self.versions.current[1], patch)))
         return len(lone) * compressed
 
     def _decompress(self, block: Bytes) -> Bytes | bytes:

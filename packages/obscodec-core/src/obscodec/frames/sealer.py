@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -17,6 +18,7 @@ from obscodec.runtime import Background, Job, n_processors
 from obscodec.segments import Ints, Segments
 
 _ENCODER = Background()
+TRAINER = Background(None)
 _N_NEWEST = 128  # blocks to learn from again, and as many others
 
 Sealed = tuple[Ints, Segments]  # what ``BlockCoder.seal`` returns
@@ -26,8 +28,9 @@ class Sealer:
     """Moves blocks from the queue into the heap. Not safe to use from several threads: its FrameLog locks.
 
     In the background, where there is a second processor and the queue is open: one queue is compressed while kernels
-    fill the other one. The thread in the background only compresses, and learns; it takes no lock of a store. Its
-    blocks stay in their queue, where readers find them, until a call of this object has stored them.
+    fill the other one. The thread in the background only compresses; it takes no lock of a store. Its blocks stay in
+    their queue, where readers find them, until a call of this object has stored them. Another thread trains codecs,
+    while blocks are compressed with what they have learned before.
 
     Args:
         coder: compresses blocks.
@@ -50,6 +53,8 @@ class Sealer:
         self.on_full: Callable[[], object] | None = None
         self._job: Job[Sealed] | None = None  # which compresses the queue that leaves
         self._process = 0  # of the job
+        self._training: Job[None] | None = None
+        self._training_process = 0  # of this one
 
     @property
     def is_busy(self) -> bool:
@@ -70,6 +75,7 @@ class Sealer:
                 self._begin(versions)
         except (HeapFull, MemoryError):  # it is only a problem when the queue is full
             self._open.queue.postpone()
+        self._train(len(versions))
         if self.on_full is not None:
             self.on_full()
 
@@ -83,6 +89,7 @@ class Sealer:
         while len(self._open.leaving) or len(self._open.queue):
             self._begin(versions)
             self._finish(versions)
+        self._train(len(versions))
 
     def alone(self, number: int, versions: Table) -> None:
         """Compress and store an open block that is full, here and now.
@@ -93,14 +100,26 @@ class Sealer:
         numbers = np.array([number])
         if not self._heap.holds(numbers)[0]:
             plain = Segments.of([self._open.content(number)])
-            self._put(numbers, plain, self._sealed(plain, self._samples(len(versions))), versions)
+            self._put(numbers, plain, self._sealed(plain), versions)
+            self._train(len(versions))
+
+    def trained(self) -> None:
+        """Wait until no codec is trained in the background."""
+        if self._is_training:
+            assert self._training is not None
+            self._training.wait()
+
+    @property
+    def _is_training(self) -> bool:
+        job = self._training
+        return job is not None and self._training_process == os.getpid() and not job.is_done
 
     def _begin(self, versions: Table) -> None:
         """Compress the blocks of a queue in the background, or here if there is no second processor."""
         if not len(self._open.leaving):
             self._open.exchange_queues()
         leaving = self._open.leaving
-        seal = partial(self._sealed, leaving.blocks(), self._samples(len(versions)))
+        seal = partial(self._sealed, leaving.blocks())
         if leaving.is_open and n_processors() > 1:
             try:
                 self._process, self._job = os.getpid(), _ENCODER.submit(seal)
@@ -109,11 +128,24 @@ class Sealer:
                 pass
         self._store(leaving, seal(), versions)
 
-    def _samples(self, n_numbers: int) -> Segments | None:
-        """The newest blocks and as many others, in random order, if codecs may learn from them."""
+    def _train(self, n_numbers: int) -> None:
+        """Begin to train codecs in the background, if that is due; here, if there can be no other thread."""
         codecs = self._coder.versions
-        if codecs is None or not codecs.is_due:
-            return None
+        if codecs is None or self._is_training:
+            return
+        job, self._training = self._training, None
+        if job is not None and job.is_done:
+            job.result()
+        if codecs.is_due:
+            with suppress(MemoryError):  # another time
+                train = partial(self._coder.train, Segments.of([]) if codecs.learning else self._samples(n_numbers))
+                try:
+                    self._training_process, self._training = os.getpid(), TRAINER.submit(train)
+                except RuntimeError:  # there can be no other thread
+                    train()
+
+    def _samples(self, n_numbers: int) -> Segments:
+        """The newest blocks and as many others, in random order."""
         rng, stored = np.random.default_rng(0), np.flatnonzero(self._heap.holds(np.arange(n_numbers)))
         newest = np.intersect1d(self.newest, stored)
         others = rng.permutation(np.setdiff1d(stored, newest))[:_N_NEWEST]
@@ -134,11 +166,9 @@ class Sealer:
             self._store(self._open.leaving, sealed, versions)
         self._job = None
 
-    def _sealed(self, blocks: Segments, samples: Segments | None) -> Sealed:
+    def _sealed(self, blocks: Segments) -> Sealed:
         sealed = self._coder.seal(blocks)
-        self._coder.learn(blocks, *sealed)
-        if samples is not None:
-            self._coder.learn_again(samples)
+        self._coder.note(blocks, *sealed)
         return sealed
 
     def _store(self, queue: BlockQueue, sealed: Sealed, versions: Table) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from obscodec.codecs import Codec
 from obscodec.errors import CorruptStream, ShapeError
-from obscodec.runtime import give_back_free_memory, new_chunk
+from obscodec.runtime import PicklableLock, give_back_free_memory, new_chunk
 from obscodec.segments import Bytes, Segments, segments_of
 from obscodec.state import State, array_of, check_range, number_of, part_of
 
@@ -29,10 +29,11 @@ class TrainedCodecs(Generic[C]):
     """Codecs by their versions; the newest one encodes.
 
     A dictionary is trained on the first items that are encoded: while the codecs are ``learning``, items are samples.
-    Another one :attr:`is_due` when four times as many items have been encoded as at the last training, or when streams
-    have become a quarter larger than they were right after it, on average. It is trained on items that are stored, and
-    kept if it makes others 5 % smaller. A codec without dictionaries stays as it is. ``fit`` returns a codec trained on
-    samples.
+    It :attr:`is_due` when there are enough. Another one is when four times as many items have been encoded as at the
+    last training, or when streams have become a quarter larger than they were right after it, on average. It is trained
+    on items that are stored, and kept if it makes others 5 % smaller. A codec without dictionaries stays as it is.
+    ``fit`` returns a codec trained on samples. One thread may train while another one encodes, and tells what it has
+    encoded.
 
     Attributes:
         by_version: the codecs; replaced, never changed.
@@ -51,6 +52,13 @@ class TrainedCodecs(Generic[C]):
         self._ratios: deque[float] = deque(maxlen=_N_SAMPLES)
         self._first_ratio: float | None = None
         self._n_encoded = self._n_learned = 0  # items; those at the last training
+        self._lock = PicklableLock()
+
+    @property
+    def current(self) -> tuple[int, C]:
+        """The version that encodes, and its codec."""
+        newest = self.newest  # first: another thread may be about to replace both
+        return newest, self.by_version[newest]
 
     @property
     def dictionary_bytes(self) -> int:
@@ -66,36 +74,37 @@ class TrainedCodecs(Generic[C]):
             return
         self._n_encoded += 1
         if self.learning:
-            if not self._has_enough:  # it has, if an exception ended the training
+            if not self._has_enough:
                 self._keep(plain)
-            if self._has_enough:
-                self._learn()
         elif version in (0, self.newest):  # an older one encoded what was in a queue when this one was trained
             self._watch(stream_nbytes / max(1, plain.nbytes))
 
     @property
     def is_due(self) -> bool:
-        """Whether to call :meth:`learn_again`: much was encoded since the last training, or is encoded worse."""
+        """Whether to train: for the first time, or since much was encoded since the last one, or is encoded worse."""
+        if self.learning:
+            return self._has_enough
         first, is_full = self._first_ratio, len(self._ratios) == _N_SAMPLES
         has_drifted = first is not None and is_full and self._mean_ratio > _DRIFT * first
         due = has_drifted or self._n_encoded >= _AGAIN * self._n_learned
-        return due and not self.learning and bool(self.by_version[self.newest].dictionary)
+        return due and bool(self.current[1].dictionary)
 
     def learn_again(self, items: Iterable[Bytes], encode: Callable[[C, Bytes], Bytes]) -> None:
         """Train on items that were encoded, given in random order, as far as there is room for them.
 
         The codec stays unless one that is trained on half of them makes the others smaller; ``encode`` makes a stream.
         """
-        newest, codecs = self.newest, self.by_version
+        codec = None
         try:
             with suppress(ShapeError, MemoryError):  # too few samples, or too little memory: the codec stays as it is
-                newest, codecs = self._with(self._better(items, encode))
+                codec = self._better(items, encode)
         finally:
-            self._go_on(newest, codecs)
+            self._go_on(codec)
 
     def _better(self, items: Iterable[Bytes], encode: Callable[[C, Bytes], Bytes]) -> C:
         """A codec trained on items, or the newest one."""
-        codec, samples, nbytes = self.by_version[self.newest], list[Bytes](), 0
+        _, newest = self.current
+        codec, samples, nbytes = newest.with_dictionary(newest.dictionary), list[Bytes](), 0  # another thread encodes
         for item in islice(items, _N_SAMPLES):
             samples.append(item)
             nbytes += item.nbytes
@@ -108,15 +117,21 @@ class TrainedCodecs(Generic[C]):
         return self._fit(codec, samples) if after <= _MIN_GAIN * before else codec
 
     def train(self) -> None:
-        """Train on the samples so far, if there are any."""
-        if self.learning and self._samples:
-            self._learn()
+        """Train on the samples so far, if there are any, for the first time."""
+        if not self.learning or not self._samples:
+            return
+        _, newest = self.current
+        codec = None
+        with suppress(ShapeError, MemoryError):  # as in learn_again
+            codec = self._fit(newest.with_dictionary(newest.dictionary), self._samples)
+        self._go_on(codec)
 
     def keep(self, needed: Collection[int]) -> None:
         """Forget all versions but the newest one and those that are ``needed``."""
-        kept = {n: codec for n, codec in self.by_version.items() if n == self.newest or n in needed}
-        if len(kept) < len(self.by_version):
-            self.by_version = kept
+        with self._lock:
+            kept = {n: codec for n, codec in self.by_version.items() if n == self.newest or n in needed}
+            if len(kept) < len(self.by_version):
+                self.by_version = kept
 
     def state(self) -> State:
         """The dictionaries, and what was learned for the next one: see ``obscodec.state``."""
@@ -174,26 +189,17 @@ class TrainedCodecs(Generic[C]):
             self._samples.append(self._room[begin:end])
         self._samples_nbytes = end
 
-    def _learn(self) -> None:
-        newest, codecs = self.newest, self.by_version
-        with suppress(ShapeError, MemoryError):  # as in learn_again
-            newest, codecs = self._with(self._fit(codecs[newest], self._samples))
-        self._go_on(newest, codecs)
-
-    def _with(self, codec: C) -> tuple[int, dict[int, C]]:
-        """The newest version if a codec becomes one, and all codecs then."""
-        newest, codecs = self.newest, self.by_version
-        if codec == codecs[newest] or max(codecs) >= _MOST_VERSIONS:
-            return newest, codecs
-        newest = max(codecs) + 1
-        return newest, {**codecs, newest: codec}
-
-    def _go_on(self, newest: int, codecs: dict[int, C]) -> None:
-        """Encode with the codecs after a training, without samples."""
-        learned = {"newest": newest, "by_version": codecs, "learning": False, "_n_learned": self._n_encoded}
+    def _go_on(self, codec: C | None) -> None:
+        """Encode with a codec after a training, None for the same as before, without samples."""
         ratios: deque[float] = deque(maxlen=_N_SAMPLES)
         unused: dict[str, object] = {"_samples": [], "_room": None, "_samples_nbytes": 0}
-        vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all in one step
+        with self._lock:
+            newest, codecs = self.newest, self.by_version
+            if codec is not None and codec != codecs[newest] and max(codecs) < _MOST_VERSIONS:
+                newest = max(codecs) + 1
+                codecs = {**codecs, newest: codec}
+            learned = {"newest": newest, "by_version": codecs, "learning": False, "_n_learned": self._n_encoded}
+            vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all in one step
         give_back_free_memory()
 
     def _watch(self, ratio: float) -> None:

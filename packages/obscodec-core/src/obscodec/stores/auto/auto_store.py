@@ -10,7 +10,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_option, check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import FrameReader, decoding_device
-from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
+from obscodec.errors import ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
 from obscodec.frames import FrameLog, HasLog, LogClosed, StepWriter
 from obscodec.layout import FrameStack, Layout
@@ -24,15 +24,13 @@ from obscodec.stores.auto.looks import Looks
 from obscodec.stores.auto.move import Move
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
-from obscodec.stores.auto.succession import Succession, logs_of, n_stores, without_empty
+from obscodec.stores.auto.succession import MOST_STORES, Member, Succession, restored
 from obscodec.stores.ids import FIRST_ID
-from obscodec.stores.store import MAKE_ANOTHER, Store, store_of
+from obscodec.stores.store import MAKE_ANOTHER, Store
 
 _MOST_FIRST, _MOST_NBYTES = 1 << 17, 1 << 30  # first tensors
 _MOST_IDS = 1 << 24
 _N_NEWEST, _LEAST_NEWEST = 64, 16  # frames to look at again
-_MOST_STORES = 8  # with tensors of different times
-_ROOM = 1 << 12  # ids, and rows, for what comes while another store is made
 
 
 @says_arguments
@@ -114,12 +112,13 @@ class AutoStore(Store):
             n_first = most_alike = int(np.clip(most, 1, n_first))
         self._n_shown = n_first, most_alike
         self._first = FirstTensors(layout, int(np.clip(most, most_alike, max(_MOST_FIRST, n_first))), *self._n_shown)
-        self._plan: StoragePlan | None = None
-        self._store: Store | None = None  # the chosen one, to which first tensors move
-        self._last: Store | None = None  # the chosen one, as soon as all of them have moved
+        self._members: tuple[Member, ...] = ()  # the chosen stores, the oldest first, to which first tensors move
+        self._store: Store | Succession | None = None  # all of them
+        self._last: Store | Succession | None = None  # the same, as soon as all first tensors have moved
         self._move = Move(self)
         self._looks_again = checked.max_bytes is None and self._kept.device == "cpu"
         self._last_look: Look | None = None
+        self._n_before = 0  # frames that were encoded before the newest store took tensors
         self.log: FrameLog | None = None  # that of new frames, for step writers
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
         if os.environ.get(NOW) == "now":
@@ -129,7 +128,7 @@ class AutoStore(Store):
     @property
     def choice(self) -> Choice | None:
         """The chosen codec and the reasons; None before the store has decided, or if a codec was given."""
-        return self._plan.choice if self._plan else None
+        return self._members[-1].plan.choice if self._members else None
 
     def follow(self, plan: StoragePlan) -> None:
         """Keep all tensors as ``plan`` says, whatever the first ones show; nothing happens if the store has decided."""
@@ -139,9 +138,9 @@ class AutoStore(Store):
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``. If as many first tensors wait as may, it waits until they have moved."""
         tensors = tensors if type(tensors) is np.ndarray else self._to_host(tensors)
-        while (store := self._last) is not None:
+        while self._last is not None:
             try:
-                store.take_in(tensors, which, sequences, ids)
+                self._newest.take_in(tensors, which, sequences, ids)
                 return
             except LogClosed:
                 with self._lock:  # until another store has taken its place
@@ -152,11 +151,11 @@ class AutoStore(Store):
         n = self._take_first(tensors, which, sequences, ids)
         if n < len(ids):  # all first tensors have moved
             rest, number = np.unique(which[n:], return_inverse=True)
-            self._chosen.take_in(tensors[rest], number, sequences[rest], ids[n:])
+            self.take_in(tensors[rest], number, sequences[rest], ids[n:])
 
     def step_writer(self, n: int) -> StepWriter | None:
         """See ``Store.step_writer``; None as long as first tensors wait."""
-        writer = None if self._last is None else self._last.step_writer(n)
+        writer = None if self._last is None else self._newest.step_writer(n)
         if writer is not None:
             writer.owner = cast("HasLog", self)  # it has a log by now
         return writer
@@ -164,7 +163,7 @@ class AutoStore(Store):
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
         store = self._last
-        if not isinstance(out, np.ndarray) and (store is None or store.device == "cpu"):
+        if not isinstance(out, np.ndarray) and (store is None or self._newest.device == "cpu"):
             self._read_via_host(ids, out)
             return
         if store is not None:
@@ -176,7 +175,7 @@ class AutoStore(Store):
             self._first.read(ids[at], at, out)
         if len(inner):
             moved = np.empty((len(inner), *self.layout.shape), self.layout.dtype)
-            self._chosen.read_into(inner, moved)
+            self._newest.read_into(inner, moved)
             out[~here] = moved
 
     def device_reader(self, ids: Ints) -> tuple[FrameReader, Ints]:
@@ -188,7 +187,7 @@ class AutoStore(Store):
                 f"it is not decided yet how tensors are stored: that takes {self._n_shown[0]} of them, more while most "
                 f"are alike, and there are {self._first.n}: store more, or pass decide_after, and call decide()"
             )
-        return self._last.device_reader(self._first.inner(ids))
+        return self._newest.device_reader(self._first.inner(ids))
 
     def _give_back(self, ids: Ints) -> None:
         """On the way, the id of a first tensor becomes its id in the chosen store."""
@@ -220,7 +219,7 @@ class AutoStore(Store):
                 of_block = None if codec == "auto" else frames_of_block(codec, of_block)
                 found = StoreStats(n, raw_bytes, raw_bytes, nbytes, 0, 0, codec=codec, block_frames=of_block)
                 return replace(found, growing_bytes=nbytes, is_decided=False)
-            moved = store.stats()
+            moved, choice, look, is_decided = store.stats(), self.choice, self._last_look, self.has_moved
         return replace(
             moved,
             n_tensors=moved.n_tensors + n,
@@ -228,15 +227,15 @@ class AutoStore(Store):
             live_bytes=moved.live_bytes + raw_bytes,
             reserved_bytes=moved.reserved_bytes + nbytes,
             growing_bytes=moved.growing_bytes + nbytes,
-            choice=self.choice,
-            is_decided=self.has_moved,
-            last_look=self._last_look,
+            choice=choice,
+            is_decided=is_decided,
+            last_look=look,
         )
 
     @property
     def _parts(self) -> tuple[Store, ...]:
-        """There are none before the store has decided."""
-        return () if self._store is None else (self._store,)
+        """The oldest first; there are none before the store has decided."""
+        return tuple(member.store for member in self._members)
 
     def decide(self) -> None:
         """See ``Store.decide``."""
@@ -247,7 +246,7 @@ class AutoStore(Store):
     @property
     def memory_bytes(self) -> int:
         """See ``Store.memory_bytes``."""
-        return self._first.nbytes + (0 if self._store is None else self._store.memory_bytes)
+        return self._first.nbytes + super().memory_bytes
 
     @property
     def has_moved(self) -> bool:
@@ -270,8 +269,9 @@ class AutoStore(Store):
         with self._lock:
             self._first.limit()
             if self._store is None:
-                store = plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + self._first.most)
-                vars(self).update(_plan=plan, _store=store, _looks_again=looks_again)
+                first_id = FIRST_ID + self._first.most
+                member = Member.new(plan, self.layout, self._kept, self._threads, first_id, first_id)
+                vars(self).update(_members=(member,), _store=member.store, _looks_again=looks_again)
 
     def move_some(self) -> bool:
         """Move some first tensors to the chosen store; whether others wait. Called by its ``Move``, with its lock."""
@@ -281,76 +281,74 @@ class AutoStore(Store):
                 self._move_part(part)
                 part = None
             if part is None:
-                self._change(self._chosen)
+                self._change(self._members)
                 self._first.forget()
                 return False
         self._move_part(part)
         return True
 
     def _move_part(self, part: Part) -> None:
-        ids = self._chosen.append(part.tensors, part.sequences)
+        ids = self._newest.append(part.tensors, part.sequences)
         try:
             with self._lock:
                 self._first.move(part, ids)
         except BaseException:
             if self._first.n_moved < part.end:
-                self._chosen._give_back(ids)
+                self._newest._give_back(ids)
             raise
-        self._chosen._give_back(self._first.dead)
+        self._newest._give_back(self._first.dead)
 
-    def _change(self, store: Store, **others: object) -> None:
-        """Have a store take all tensors from now on, in one step; it may be the one that does."""
-        log, plan = logs_of(store)[0], others.get("_plan", self._plan)
-        assert isinstance(plan, StoragePlan)
-        if self._looks_again and plan.choice is not None:
-            Looks(self, log, self._n_shown[0], plan.choice.chosen.frame_bytes)
-        vars(self).update(_store=store, _last=store, log=log, **others)
+    def _change(self, members: tuple[Member, ...], **others: object) -> None:
+        """Have the last one of some stores take all tensors from now on, in one step; it may be the one that does."""
+        newest, parting = members[-1], self._store.parting if isinstance(self._store, Succession) else None
+        log, choice = newest.logs[0], newest.plan.choice
+        if self._looks_again and choice is not None and log is not self.log:
+            Looks(self, log, self._n_shown[0], choice.chosen.frame_bytes)
+        store = Succession(members, parting) if len(members) > 1 or parting else newest.store
+        vars(self).update(_members=members, _store=store, _last=store, log=log, **others)
 
     def look(self, frame_bytes: float) -> None:
         """Look again at how tensors are stored; called by its ``Looks``, in the background.
 
         ``frame_bytes``: what the newest frames take, on average.
         """
-        store, plan = self._chosen, self._plan
-        assert plan is not None
-        if (needed := without_empty(store)) is not store:
-            with self._lock:
-                self._change(needed)  # nobody can get an id of the others any more
-            store = needed
-        log = logs_of(store)[0]
-        newest = log.newest(_N_NEWEST)
-        if len(newest.rows) < _LEAST_NEWEST:
+        if isinstance(self._store, Succession):
+            needed = self._store.without_empty()
+            if len(needed) < len(self._members):
+                with self._lock:
+                    self._change(needed)  # nobody can get an id of the others any more
+        newest = self._members[-1]
+        log, plan = newest.logs[0], newest.plan
+        frames = log.newest(_N_NEWEST)
+        if len(frames.rows) < _LEAST_NEWEST or len(self._members) == MOST_STORES:
             return
-        look = replace(plan.followed_by(newest, self.layout, self._kept, frame_bytes), n_frames=log.encoded[0])
-        if not look.is_taken or n_stores(store) == _MOST_STORES:
-            self._last_look = replace(look, is_taken=False)
-            return
+        n_frames = self._n_before + log.encoded[0]
+        look = replace(plan.followed_by(frames, self.layout, self._kept, frame_bytes), n_frames=n_frames)
         best = look.choice.chosen
         plan = replace(plan, spec=best.spec, block_frames=best.block_frames, choice=look.choice)
-        self._succeed(store, plan, look)
+        if look.is_taken and self._succeed(plan, look):
+            newest.compress()
+        else:
+            self._last_look = replace(look, is_taken=False)
 
-    def _succeed(self, before: Store, plan: StoragePlan, look: Look) -> None:
-        """Have a new store take the place of another one, which is closed."""
-        ends = [log.ends for log in logs_of(before)]
-        first_id, first_row = (max(end[k] for end in ends) for k in range(2))
-        first_id, first_row = first_id + first_id // 8 + _ROOM, first_row + first_row // 8 + _ROOM
-        depth, times = plan.frame_stack.depth if plan.frame_stack else 1, 2 if plan.narrow else 1
-        after = plan.new_store(self.layout, self._kept, self._threads, first_id=first_id, first_row=first_row)
-        store = Succession(after, before, times * depth * first_id, times * first_row)
+    def _succeed(self, plan: StoragePlan, look: Look) -> bool:
+        """Have a new store take the place of the newest one, which is closed; whether it does."""
+        before = self._members[-1]
+        after = before.follower(plan, self.layout, self._kept, self._threads)
+        if after is None:
+            return False
         with self.changing, self._lock:
-            closed = [log for log in logs_of(before) if log.close(first_id, first_row)]
             try:
-                if len(closed) == len(ends):  # else many tensors came meanwhile
-                    self._change(store, _plan=plan, _last_look=look)
+                if before.close_for(after):  # else many tensors came meanwhile
+                    self._change((*self._members, after), _last_look=look, _n_before=look.n_frames)
             finally:
-                if self._store is before:
-                    for log in closed:
-                        log.reopen()
+                if self._members[-1] is before:
+                    before.reopen()
+        return self._members[-1] is after
 
     @property
-    def _chosen(self) -> Store:
-        assert self._store is not None
-        return self._store
+    def _newest(self) -> Store:
+        return self._members[-1].store
 
     def _are_here(self, ids: Ints) -> npt.NDArray[np.bool_]:
         """Which tensors wait here; SlotError for an id of no tensor, as far as that is known here."""
@@ -381,12 +379,12 @@ class AutoStore(Store):
 
     def _state(self) -> State:
         with self._move.lock, self._lock:  # as all of it is at one moment
-            return {
-                **self._first.state(),
-                "plan": self._plan.config() if self._plan else None,
-                "store": self._store.state() if self._store else None,
-                "succession": self._store.arguments() if isinstance(self._store, Succession) else None,
-            }
+            if isinstance(self._store, Succession):
+                self._store.parting.settle()
+            states = [member.state() for member in self._members]
+            newest: State = states.pop() if states else {"plan": None, "store": None}
+            before = {str(k): state for k, state in enumerate(states)}
+            return {**self._first.state(), **newest, "before": before, "looks_again": self._looks_again}
 
     def _restore(self, state: State) -> None:
         most = number_of(state, "n_first", 1, _MOST_IDS)
@@ -394,19 +392,15 @@ class AutoStore(Store):
         self._first.restore(state)
         if state.get("plan") is None:
             return
-        self._plan = StoragePlan.from_config(part_of(state, "plan", dict))
-        if state.get("succession") is None:
-            store = self._plan.new_store(self.layout, self._kept, self._threads, first_id=FIRST_ID + most)
-        else:
-            made = store_of(Succession.__name__, part_of(state, "succession", dict))
-            assert made is not None
-            store = made
-            if store.layout != self.layout:
-                raise CorruptStream(f"the stores of an AutoStore are for {self.layout}, got {store.layout}")
-        store.restore(part_of(state, "store", dict))
-        self._store = store
+        if "looks_again" in state:  # else it is of a former version
+            self._looks_again = part_of(state, "looks_again", bool) and self._looks_again
+        before = part_of(state, "before", dict) if "before" in state else {}
+        states = [*(part_of(before, name, dict) for name in before), state]
+        members = restored(states, self.layout, self._kept, self._threads, FIRST_ID + most)
         if self._first.n_moved == self._first.n:
-            self._change(store)
+            self._change(members)
+        else:
+            self._members, self._store = members, members[-1].store
 
     def __repr__(self) -> str:
         inside = "undecided" if self._store is None else repr(self._store)

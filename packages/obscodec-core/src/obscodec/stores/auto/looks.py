@@ -10,11 +10,11 @@ from typing import Protocol
 from weakref import ref
 
 from obscodec.frames import FrameLog
-from obscodec.runtime import Job
-from obscodec.stores.auto.move import MOVER
+from obscodec.runtime import Background, Job
 
 _FACTOR = 2.0  # a codec whose frames are so many times larger or smaller than it promised is looked at again
 _LATER = 1.25  # times as many frames as at the last look
+LOOKER = Background(None)  # not that of moves, for which a caller may wait with a lock that a look needs
 _log = logging.getLogger("obscodec")
 
 
@@ -67,7 +67,7 @@ class Looks:
         self._n_looked, self._expected = n, frame_bytes
         with suppress(RuntimeError, MemoryError):  # there can be no other thread
             job = Job(partial(_look, self._store, frame_bytes))
-            MOVER.put(job)
+            LOOKER.put(job)
             self._job, self._process = job, os.getpid()
 
 

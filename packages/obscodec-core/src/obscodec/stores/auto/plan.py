@@ -102,18 +102,21 @@ class StoragePlan:
         threads: int | None = None,
         *,
         first_id: int = 1,
+        first_wide: int = 1,
         first_row: int = 0,
     ) -> Store:
-        """An empty store for tensors of ``layout``; see ``FrameStore`` for the first id and row of its frames.
+        """An empty store for tensors of ``layout``; see ``FrameStore`` for the first id and row of frames.
 
-        It decodes on the device of the options if numbers are stored as they are, else on the CPU.
+        ``first_wide`` is the first id of tensors that have no codes, if numbers do. It decodes on the device of the
+        options if numbers are stored as they are, else on the CPU.
         """
-        make = partial(FrameStore, first_id=first_id, first_row=first_row, max_bytes=options.max_bytes, threads=threads)
+        make = partial(FrameStore, first_row=first_row, max_bytes=options.max_bytes, threads=threads)
         of_frames = partial(make, frame_stack=self.frame_stack, codec=self.spec, block_frames=self.block_frames)
         if self.narrow is None:
-            return of_frames(layout, device=options.device, heap=options.heap)
-        codes = of_frames(Layout(layout.shape, self.narrow.code_dtype))
-        return NarrowStore(self.narrow, codes, make(layout, codec=_WIDE_SPEC, block_frames=1), threads=threads)
+            return of_frames(layout, first_id=first_id, device=options.device, heap=options.heap)
+        codes = of_frames(Layout(layout.shape, self.narrow.code_dtype), first_id=first_id)
+        wide = make(layout, codec=_WIDE_SPEC, block_frames=1, first_id=first_wide)
+        return NarrowStore(self.narrow, codes, wide, threads=threads)
 
 
 def frames_of_block(codec: str, block_frames: int | None = None) -> int:

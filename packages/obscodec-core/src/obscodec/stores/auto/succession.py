@@ -1,111 +1,193 @@
-"""Succession: a store that takes tensors in place of another one, which keeps those that it has."""
+"""Succession: stores that took tensors one after the other; the newest one takes them now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, check_kind
-from obscodec.errors import ShapeError
-from obscodec.fixed import Fixed
-from obscodec.frames import FrameLog, StepWriter
-from obscodec.kernels import compiled
+from obscodec.errors import CorruptStream
+from obscodec.frames import FrameLog
+from obscodec.kernels import compiled, inlined
+from obscodec.layout import Layout
 from obscodec.segments import Ints
-from obscodec.state import State
+from obscodec.state import State, number_of, part_of
+from obscodec.stats import StoreStats
+from obscodec.stores.auto.options import StoreOptions
+from obscodec.stores.auto.plan import StoragePlan
 from obscodec.stores.frame_store import FrameStore
+from obscodec.stores.ids import FIRST_ID
 from obscodec.stores.narrow.narrow_store import NarrowStore
-from obscodec.stores.parted import PartedStore
-from obscodec.stores.store import MAKE_ANOTHER, Store
+from obscodec.stores.parting import Parting, among
+from obscodec.stores.store import Store
+
+MOST_STORES = 8  # with tensors of different times
+_MOST_FIRST = 1 << 24  # tables have a row for each id, also of former stores
+_ROOM = 1 << 12  # ids, and rows, for what comes while another store is made
+_WHERE = "ids of a store whose codec was chosen at another time"
 
 
-class Succession(PartedStore):
-    """Two stores of equal tensors: all new ones go to the second, the first one is closed and keeps its own.
+class Member(NamedTuple):
+    """A store, how it keeps tensors, and its first ids and row: see ``StoragePlan.new_store``."""
 
-    Args:
-        after: the store of new tensors. It gives out no id below ``first_id``, but those from ``-1 - first_row`` down.
-        before: the other one, which has none of these ids.
-        first_id: see there.
-        first_row: see there.
+    store: Store
+    plan: StoragePlan
+    first_id: int
+    first_wide: int
+    first_row: int
+
+    @classmethod
+    def new(
+        cls,
+        plan: StoragePlan,
+        layout: Layout,
+        options: StoreOptions,
+        threads: int | None,
+        first_id: int,
+        first_wide: int,
+        first_row: int = 0,
+    ) -> Member:
+        """With an empty store."""
+        store = plan.new_store(layout, options, threads, first_id=first_id, first_wide=first_wide, first_row=first_row)
+        return cls(store, plan, first_id, first_wide, first_row)
+
+    def follower(self, plan: StoragePlan, layout: Layout, options: StoreOptions, threads: int | None) -> Member | None:
+        """An empty store whose ids come after those of this one; None if they would be too large."""
+        depth = plan.frame_stack.depth if plan.frame_stack else 1
+        ids, rows = zip(*((log.ends[0] * log.stacks.depth, log.ends[1]) for log in self.logs), strict=True)
+        first_id, first_row = (max(ids) + _ROOM) // depth + 1, max(rows) + _ROOM
+        if max(depth * first_id, first_row) > _MOST_FIRST:
+            return None
+        return Member.new(plan, layout, options, threads, first_id, depth * first_id, first_row)
+
+    @property
+    def logs(self) -> list[FrameLog]:
+        """Of all frames; that of the codes first."""
+        store = self.store
+        parts = (store.codes, store.wide) if isinstance(store, NarrowStore) else (store,)
+        return [part.log for part in parts if isinstance(part, FrameStore)]
+
+    def close_for(self, follower: Member) -> bool:
+        """Take no other tensors; False if so many have come that the follower would have ids of theirs."""
+        return all(log.close(follower.first_wide // log.stacks.depth, follower.first_row) for log in self.logs)
+
+    def reopen(self) -> None:
+        """Undo :meth:`close_for`."""
+        for log in self.logs:
+            log.reopen()
+
+    def state(self) -> State:
+        """See ``obscodec.state``."""
+        numbers = {"first_id": self.first_id, "first_wide": self.first_wide, "first_row": self.first_row}
+        return {"plan": self.plan.config(), "store": self.store.state(), **numbers}
+
+    def compress(self) -> None:
+        """Compress what waits, now that nobody stores anything."""
+        for log in self.logs:
+            log.compress()
+
+
+def restored(
+    states: Sequence[State], layout: Layout, options: StoreOptions, threads: int | None, first_id: int
+) -> tuple[Member, ...]:
+    """Stores from their :meth:`Member.state`, the oldest first; ``first_id`` is that of a store of a former version.
 
     Raises:
-        ShapeError: the stores are for different tensors.
+        CorruptStream: no stores follow each other so.
+    """
+    members: list[Member] = []
+    for state in states:
+        plan = StoragePlan.from_config(part_of(state, "plan", dict))
+        first, wide, row = first_id, first_id, 0
+        if "first_id" in state:
+            first, wide = (number_of(state, name, 1, 2 * _MOST_FIRST) for name in ("first_id", "first_wide"))
+            row = number_of(state, "first_row", 0, 2 * _MOST_FIRST)
+        member = Member.new(plan, layout, options, threads, first, wide, row)
+        member.store.restore(part_of(state, "store", dict))
+        before = members[-1] if members else None
+        if before is not None and (before.plan.narrow != plan.narrow or not before.close_for(member)):
+            raise CorruptStream("a store has ids of the one that took its place")
+        members.append(member)
+    return tuple(members)
+
+
+class Succession:
+    """Stores of equal tensors, the oldest first: all but the last one are closed, and keep their tensors.
+
+    An id tells its store: those of a store come after those of all before it.
+
+    Args:
+        members: the stores.
+        parting: of the succession before this one, which may have to finish what was interrupted.
+
+    Attributes:
+        members: see above.
+        newest: the store that takes tensors.
     """
 
-    _NAMES = "after", "before"
-    _WHERE = "ids since another codec was chosen", "ids from before another codec was chosen"
-    after: Fixed[Store] = Fixed(MAKE_ANOTHER)
-    before: Fixed[Store] = Fixed(MAKE_ANOTHER)
-    first_id: Fixed[int] = Fixed(MAKE_ANOTHER)
-    first_row: Fixed[int] = Fixed(MAKE_ANOTHER)
-
-    def __init__(self, after: Store, before: Store, first_id: int, first_row: int) -> None:
-        check_kind("after", after, Store, "a Store")
-        check_kind("before", before, Store, "a Store")
-        if after.layout != before.layout:
-            raise ShapeError(f"a store of {after.layout} can't follow one of {before.layout}")
-        self.after, self.before = after, before
-        self.first_id, self.first_row = as_count("first_id", first_id), as_count("first_row", first_row, 0)
-        self.layout, self.device = after.layout, after.device
-        super().__init__()
-
-    def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
-        """See ``Store.take_in``."""
-        self.after.take_in(tensors, which, sequences, ids)
-
-    def step_writer(self, n: int) -> StepWriter | None:
-        """See ``Store.step_writer``."""
-        return self.after.step_writer(n)
+    def __init__(self, members: Sequence[Member], parting: Parting | None = None) -> None:
+        self.members = tuple(members)
+        self.newest = self.members[-1].store
+        self.parting = parting or Parting()
+        times = [2 if member.plan.narrow else 1 for member in self.members]  # ids of a NarrowStore are twice as large
+        later = list(zip(times, self.members, strict=True))[1:]
+        self._first_ids = np.array([FIRST_ID, *(n * member.first_wide for n, member in later)])
+        self._first_rows = np.array([0, *(n * member.first_row for n, member in later)])
+        self._give_back(np.empty(0, np.int64))  # loads the kernel, for which a failed allocation may leave no memory
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
-        are_after = (ids >= self.first_id) | (ids < -self.first_row)
-        if are_after.all():
-            with self._among(0):
-                self.after.read_into(ids, out)
-            return
-        for which, mine in enumerate((are_after, ~are_after)):
-            if mine.any():
-                with self._among(which):
-                    out[mine] = self._parts[which].read(ids[mine])
+        numbers = np.empty(len(ids), np.int64)
+        _number(ids, self._first_ids, self._first_rows, numbers)
+        for k in np.unique(numbers):
+            mine = numbers == k
+            with among(_WHERE):
+                if mine.all():
+                    self.members[k].store.read_into(ids, out)
+                else:
+                    out[mine] = self.members[k].store.read(ids[mine])
 
-    def _part(self, ids: Ints, first: Ints, second: Ints) -> None:
-        _part_succession(ids, self.first_id, self.first_row, first, second)
+    def _give_back(self, ids: Ints) -> None:
+        self.parting.give_back(ids, [(member.store, _WHERE) for member in self.members], self._part)
 
-    def arguments(self) -> State:
-        """See ``Store.arguments``."""
-        return {**self._described(), "first_id": self.first_id, "first_row": self.first_row}
+    def _part(self, ids: Ints, parts: npt.NDArray[np.int64]) -> None:
+        _part_ids(ids, self._first_ids, self._first_rows, parts)
 
-    def __repr__(self) -> str:
-        return f"Succession({self.after!r}, {self.before!r})"
+    def stats(self) -> StoreStats:
+        """See ``Store.stats``; the codec is that of the newest store."""
+        others = [member.store.stats() for member in self.members[:-1]]
+        return self.newest.stats().with_others(others, self.newest.layout.nbytes)
 
-
-def n_stores(store: Store) -> int:
-    """How many stores succeed each other."""
-    return n_stores(store.before) + 1 if isinstance(store, Succession) else 1
-
-
-def without_empty(store: Store) -> Store:
-    """The stores that still have tensors, and the newest one."""
-    if not isinstance(store, Succession):
-        return store
-    before = without_empty(store.before)
-    if not before.stats().n_tensors:
-        return store.after
-    return store if before is store.before else Succession(store.after, before, store.first_id, store.first_row)
+    def without_empty(self) -> tuple[Member, ...]:
+        """The stores that have tensors, and the newest one."""
+        return *(of for of in self.members[:-1] if of.store.stats().n_tensors), self.members[-1]
 
 
-def logs_of(store: Store) -> list[FrameLog]:
-    """The logs of a FrameStore, or of a NarrowStore, whose first one has the codes; those of new tensors."""
-    if isinstance(store, Succession):
-        return logs_of(store.after)
-    parts = (store.codes, store.wide) if isinstance(store, NarrowStore) else (store,)
-    return [part.log for part in parts if isinstance(part, FrameStore)]
+@inlined
+def _store_of(tensor_id: int, first_ids: Ints, first_rows: Ints) -> int:
+    """The number of the store of an id; the last one, too, has tensors of zeros, whose ids are below all others."""
+    k = len(first_ids) - 1
+    if tensor_id < 0:
+        while tensor_id >= -first_rows[k] and k > 0:
+            k -= 1
+    elif tensor_id >= FIRST_ID:
+        while tensor_id < first_ids[k] and k > 0:
+            k -= 1
+    return k
 
 
 @compiled
-def _part_succession(ids: Ints, first_id: int, first_row: int, after: Ints, before: Ints) -> None:
-    """Move ids ``i64[n]`` to ``after`` and ``before``, and leave zeros; see ``PartedStore``."""
+def _number(ids: Ints, first_ids: Ints, first_rows: Ints, numbers: Ints) -> None:
+    """Fill ``numbers``, ``i64[n]``, with the number of the store of each id."""
     for i in range(len(ids)):
-        if ids[i] >= first_id or ids[i] < -first_row:
-            after[i] = ids[i]
-        else:
-            before[i] = ids[i]
+        numbers[i] = _store_of(ids[i], first_ids, first_rows)
+
+
+@compiled
+def _part_ids(ids: Ints, first_ids: Ints, first_rows: Ints, parts: npt.NDArray[np.int64]) -> None:
+    """Move each id to the row of its store in ``i64[n_stores, n]``, and leave zeros."""
+    for i in range(len(ids)):
+        parts[_store_of(ids[i], first_ids, first_rows), i] = ids[i]
         ids[i] = 0

@@ -9,15 +9,15 @@ from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.fixed import Fixed
 from obscodec.segments import Ints
-from obscodec.state import State
+from obscodec.state import State, part_of
 from obscodec.stats import StoreStats
 from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, part_narrow, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
-from obscodec.stores.parted import PartedStore
+from obscodec.stores.parting import Parting, among
 from obscodec.stores.store import MAKE_ANOTHER, Store
 
 
-class NarrowStore(PartedStore):
+class NarrowStore(Store):
     """Wide tensors: a tensor that fits a :class:`Narrow` is stored as codes, another one as it is.
 
     Each tensor comes back bit for bit: when it is appended, the store checks that its codes stand for the same bits.
@@ -34,11 +34,6 @@ class NarrowStore(PartedStore):
         DTypeError: a store has another dtype than ``narrow``.
     """
 
-    _NAMES = "codes", "wide"
-    _WHERE = (
-        "ids of narrow tensors are twice those among the codes",
-        "ids of wide tensors are twice those among the wide ones, plus 1",
-    )
     narrow: Fixed[Narrow] = Fixed(MAKE_ANOTHER)
     codes: Fixed[Store] = Fixed(MAKE_ANOTHER)
     wide: Fixed[Store] = Fixed(MAKE_ANOTHER)
@@ -60,8 +55,9 @@ class NarrowStore(PartedStore):
         self.layout = wide.layout
         self.device = codes.device
         self.threads = as_option("threads", threads)
+        self._parting = Parting()
         self._code_0_is_zero = not narrow.tables.numbers[:1].view(np.uint8).any()
-        super().__init__()
+        self._give_back(np.empty(0, np.int64))  # loads kernels, for which a failed allocation may leave no memory
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
@@ -92,16 +88,16 @@ class NarrowStore(PartedStore):
             return
         narrow, inner = are_narrow(ids, code_0_is_zero=self._code_0_is_zero), ids >> 1
         if narrow.all():
-            with self._among(0):
+            with among(_CODES):
                 codes = self.codes.read(inner)
             self.narrow.undo(codes, out, threads=self.threads)
         elif not narrow.any():
-            with self._among(1):
+            with among(_WIDE):
                 self.wide.read_into(inner, out)
         else:
-            with self._among(0):
+            with among(_CODES):
                 codes = self.codes.read(inner[narrow])
-            with self._among(1):
+            with among(_WIDE):
                 out[~narrow] = self.wide.read(inner[~narrow])
             self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
 
@@ -110,22 +106,44 @@ class NarrowStore(PartedStore):
         released = as_ids(ids).copy()
         narrow = are_narrow(released, code_0_is_zero=self._code_0_is_zero)
         if narrow.any() and not narrow.all():
-            with self._among(1):
+            with among(_WIDE):
                 self.wide.read(released[~narrow] >> 1)  # refuses a bad id before codes are released
         with self.changing:
             self.settle(released)
 
-    def _part(self, ids: Ints, first: Ints, second: Ints) -> None:
-        part_narrow(ids, self._code_0_is_zero, first, second)
+    def _give_back(self, ids: Ints) -> None:
+        self._parting.give_back(ids, ((self.codes, _CODES), (self.wide, _WIDE)), self._part)
+
+    def _part(self, ids: Ints, parts: npt.NDArray[np.int64]) -> None:
+        part_narrow(ids, self._code_0_is_zero, *parts)
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""
-        return {"narrow": self.narrow, **self._described(), "threads": self.threads}
+        stores = {"codes": self.codes, "wide": self.wide}
+        described = {name: {"kind": type(of).__name__, "arguments": of.arguments()} for name, of in stores.items()}
+        return {"narrow": self.narrow, **described, "threads": self.threads}
+
+    def _state(self) -> State:
+        with self._parting.lock:
+            self._parting.settle()
+            return {"codes": self.codes.state(), "wide": self.wide.state()}
+
+    def _restore(self, state: State) -> None:
+        self.codes.restore(part_of(state, "codes", dict))
+        self.wide.restore(part_of(state, "wide", dict))
 
     def _stats(self) -> StoreStats:
         """See ``Store.stats``; lookup tables count as tables."""
-        stats = super()._stats()
+        stats = self.codes.stats().with_others([self.wide.stats()], self.layout.nbytes)
         return replace(stats, table_bytes=stats.table_bytes + self.narrow.nbytes)
+
+    @property
+    def _parts(self) -> tuple[Store, ...]:
+        return self.codes, self.wide
 
     def __repr__(self) -> str:
         return f"NarrowStore({self.narrow!r}, {self.codes!r}, {self.wide!r})"
+
+
+_CODES = "ids of narrow tensors are twice those among the codes"
+_WIDE = "ids of wide tensors are twice those among the wide ones, plus 1"
