@@ -95,13 +95,18 @@ def test_an_error_of_the_training_is_raised_once_and_loses_nothing(monkeypatch):
     train = BlockCoder.train
     monkeypatch.setattr(BlockCoder, "train", lambda *_: 1 // 0)
     store, x = FrameStore(LAYOUT, codec="zstd:1", block_frames=1), frames(1000)
-    ids = append(store, x[:400])
-    store.stats()  # which stores what waits
-    TRAINER.finish()
+    ids = append(store, x[:200])
+
+    def go_on() -> None:
+        for _ in range(2):
+            append(store, x[:200])
+            store.stats()  # which stores what waits
+            TRAINER.finish()
+
     with pytest.raises(ZeroDivisionError):
-        store.stats()
+        go_on()
     monkeypatch.setattr(BlockCoder, "train", train)
-    ids = np.append(ids, append(store, x[400:]))
+    ids = np.append(ids, append(store, x[200:]))
     store.stats()
     TRAINER.finish()
     np.testing.assert_array_equal(store.read(ids), x)

@@ -146,7 +146,7 @@ def _blocks(spec: str, layout: Layout) -> _Blocks:
     if versions is not None:  # another version, with a dictionary
         samples = Layout((400,), "|u1") if store.log.coder.patches else versions.by_version[1].layout
         fitted = versions._fit(versions.by_version[1], list(samples.rows(items(samples, 600))))
-        _, versions.by_version = versions._with(fitted)
+        versions.by_version = {**versions.by_version, versions.newest + 1: fitted}
     streams = [stream.tobytes() for stream in store.log.heap.state()["streams"]]
     if store.log.coder.patches:  # a block without patches, which no store writes
         streams.insert(1, bytes([0, NO_PATCHES]) + frames[:4].tobytes())

@@ -324,3 +324,47 @@ print((store.read(ids) == x).all(), store.stats().is_decided)
 
 def test_locks_that_control_c_has_left_to_a_thread_stop_no_choice():
     assert run_python("-c", LEFT, timeout=100).split() == ["False", "True", "True"]
+
+
+def test_a_tensor_that_is_released_while_it_moves_goes_though_the_move_is_interrupted(monkeypatch):
+    monkeypatch.setattr(first_tensors, "_PART_NBYTES", 10 * LAYOUT.nbytes)
+    store, x, move = new_store(decide_after=100), tensors(99), FirstTensors.move
+    ids, errors = store.append(x), [MemoryError()]
+
+    def interrupted(first, part, new):
+        if part.end == 99 and errors:
+            store.release(ids[98:])
+            move(first, part, new)
+            raise errors.pop()
+        move(first, part, new)
+
+    monkeypatch.setattr(FirstTensors, "move", interrupted)
+    with pytest.raises(MemoryError):
+        store.decide()
+    store.decide()
+    assert store.stats().n_tensors == 98
+    assert copy.deepcopy(store).stats().n_tensors == 98
+
+
+def test_a_copy_in_the_middle_of_a_move_lacks_what_was_released(monkeypatch):
+    monkeypatch.setattr(first_tensors, "_PART_NBYTES", 10 * LAYOUT.nbytes)
+    store, x, move, copies = new_store(decide_after=100), tensors(99), FirstTensors.move, []
+    ids, move_some = store.append(x), AutoStore.move_some
+
+    def copied(store):
+        if store._first.n_moved == 20:
+            copies.append(store.state())
+        return move_some(store)
+
+    def released(first, part, new):
+        if part.begin == 10:
+            store.release(ids[12:14])
+        move(first, part, new)
+
+    monkeypatch.setattr(FirstTensors, "move", released)
+    monkeypatch.setattr(AutoStore, "move_some", copied)
+    store.decide()
+    other = AutoStore(**store.arguments())
+    other.restore(copies[0])
+    other.decide()
+    assert other.stats().n_tensors == store.stats().n_tensors == 97

@@ -89,7 +89,8 @@ class Sealer:
         while len(self._open.leaving) or len(self._open.queue):
             self._begin(versions)
             self._finish(versions)
-        self._train(len(versions))
+        if self._coder.versions is not None:
+            self._train(len(versions))
 
     def alone(self, number: int, versions: Table) -> None:
         """Compress and store an open block that is full, here and now.

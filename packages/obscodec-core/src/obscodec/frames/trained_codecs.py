@@ -70,14 +70,15 @@ class TrainedCodecs(Generic[C]):
 
         Version 0 says that no stream was smaller: such items teach nothing, but tell how well others are encoded.
         """
-        if self.learning and not version:
-            return
-        self._n_encoded += 1
-        if self.learning:
-            if not self._has_enough:
-                self._keep(plain)
-        elif version in (0, self.newest):  # an older one encoded what was in a queue when this one was trained
-            self._watch(stream_nbytes / max(1, plain.nbytes))
+        with self._lock:  # another thread may end a training
+            if self.learning and not version:
+                return
+            self._n_encoded += 1
+            if self.learning:
+                if not self._has_enough:
+                    self._keep(plain)
+            elif version in (0, self.newest):  # an older one encoded what was in a queue when this one was trained
+                self._watch(stream_nbytes / max(1, plain.nbytes))
 
     @property
     def is_due(self) -> bool:
@@ -135,18 +136,19 @@ class TrainedCodecs(Generic[C]):
 
     def state(self) -> State:
         """The dictionaries, and what was learned for the next one: see ``obscodec.state``."""
-        codecs, samples = self.by_version, self._samples
-        return {
-            "newest": self.newest,
-            "learning": self.learning,
-            "versions": np.array([*codecs]),
-            "dictionaries": Segments.of([codec.dictionary for codec in codecs.values()]).state(),
-            "samples": Segments.of(samples).state(),
-            "ratios": np.array(self._ratios, np.float64),
-            "first_ratio": self._first_ratio,
-            "encoded": self._n_encoded,
-            "learned": self._n_learned,
-        }
+        with self._lock:
+            codecs, samples = self.by_version, self._samples
+            return {
+                "newest": self.newest,
+                "learning": self.learning,
+                "versions": np.array([*codecs]),
+                "dictionaries": Segments.of([codec.dictionary for codec in codecs.values()]).state(),
+                "samples": Segments.of(samples).state(),
+                "ratios": np.array(self._ratios, np.float64),
+                "first_ratio": self._first_ratio,
+                "encoded": self._n_encoded,
+                "learned": self._n_learned,
+            }
 
     def restore(self, state: State) -> None:
         """Go on from the :meth:`state` of others, which began with an equal codec.

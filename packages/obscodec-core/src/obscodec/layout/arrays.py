@@ -59,8 +59,9 @@ def as_numbers(x: ArrayLike | npt.ArrayLike) -> npt.NDArray[np.generic]:
     """
     if type(x) is np.ndarray:
         return x
-    if isinstance(x, (np.ndarray, np.generic)) or (type(x) not in _OF_PYTHON and isinstance(x, SupportsDLPack)):
-        return as_array(x)  # asking numpy's own types for a protocol takes longer than all else in an ``append``
+    # Numpy's own first: asking an object for a protocol takes longer than all else in an ``append``.
+    if type(x) not in _OF_PYTHON and isinstance(x, (np.ndarray, np.generic, SupportsDLPack)):
+        return as_array(x)
     check_elements(x)
     try:
         return np.asarray(x)

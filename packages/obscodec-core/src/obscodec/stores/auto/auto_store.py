@@ -113,6 +113,7 @@ class AutoStore(Store):
         self._n_shown = n_first, most_alike
         self._first = FirstTensors(layout, int(np.clip(most, most_alike, max(_MOST_FIRST, n_first))), *self._n_shown)
         self._members: tuple[Member, ...] = ()  # the chosen stores, the oldest first, to which first tensors move
+        self._newest: Store  # the last one, as soon as there is one
         self._store: Store | Succession | None = None  # all of them
         self._last: Store | Succession | None = None  # the same, as soon as all first tensors have moved
         self._move = Move(self)
@@ -271,7 +272,8 @@ class AutoStore(Store):
             if self._store is None:
                 first_id = FIRST_ID + self._first.most
                 member = Member.new(plan, self.layout, self._kept, self._threads, first_id, first_id)
-                vars(self).update(_members=(member,), _store=member.store, _looks_again=looks_again)
+                store = member.store
+                vars(self).update(_members=(member,), _newest=store, _store=store, _looks_again=looks_again)
 
     def move_some(self) -> bool:
         """Move some first tensors to the chosen store; whether others wait. Called by its ``Move``, with its lock."""
@@ -281,6 +283,7 @@ class AutoStore(Store):
                 self._move_part(part)
                 part = None
             if part is None:
+                self._newest._give_back(self._first.dead)
                 self._change(self._members)
                 self._first.forget()
                 return False
@@ -296,7 +299,6 @@ class AutoStore(Store):
             if self._first.n_moved < part.end:
                 self._newest._give_back(ids)
             raise
-        self._newest._give_back(self._first.dead)
 
     def _change(self, members: tuple[Member, ...], **others: object) -> None:
         """Have the last one of some stores take all tensors from now on, in one step; it may be the one that does."""
@@ -305,7 +307,8 @@ class AutoStore(Store):
         if self._looks_again and choice is not None and log is not self.log:
             Looks(self, log, self._n_shown[0], choice.chosen.frame_bytes)
         store = Succession(members, parting) if len(members) > 1 or parting else newest.store
-        vars(self).update(_members=members, _store=store, _last=store, log=log, **others)
+        stores = {"_members": members, "_newest": newest.store, "_store": store, "_last": store}
+        vars(self).update(stores, log=log, **others)
 
     def look(self, frame_bytes: float) -> None:
         """Look again at how tensors are stored; called by its ``Looks``, in the background.
@@ -346,10 +349,6 @@ class AutoStore(Store):
                     before.reopen()
         return self._members[-1] is after
 
-    @property
-    def _newest(self) -> Store:
-        return self._members[-1].store
-
     def _are_here(self, ids: Ints) -> npt.NDArray[np.bool_]:
         """Which tensors wait here; SlotError for an id of no tensor, as far as that is known here."""
         here = self._first.are_here(ids)
@@ -381,6 +380,8 @@ class AutoStore(Store):
         with self._move.lock, self._lock:  # as all of it is at one moment
             if isinstance(self._store, Succession):
                 self._store.parting.settle()
+            if self._members:
+                self._newest._give_back(self._first.dead)
             states = [member.state() for member in self._members]
             newest: State = states.pop() if states else {"plan": None, "store": None}
             before = {str(k): state for k, state in enumerate(states)}
@@ -400,7 +401,7 @@ class AutoStore(Store):
         if self._first.n_moved == self._first.n:
             self._change(members)
         else:
-            self._members, self._store = members, members[-1].store
+            self._members, self._newest, self._store = members, members[-1].store, members[-1].store
 
     def __repr__(self) -> str:
         inside = "undecided" if self._store is None else repr(self._store)

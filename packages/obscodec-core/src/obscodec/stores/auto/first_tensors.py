@@ -70,7 +70,7 @@ class FirstTensors:
         n: how many have come.
         n_moved: how many of them, the oldest, are in the other store.
         n_left: how many of these have a reference.
-        dead: ids in the other store of tensors that were released while they moved, to be given back.
+        dead: ids in the other store of tensors that were released while they moved, to be given back in the end.
     """
 
     def __init__(self, layout: Layout, most: int, n_shown: int, most_shown: int) -> None:
@@ -213,7 +213,7 @@ class FirstTensors:
     def move(self, part: Part, ids: Ints) -> None:
         """Note that a part has moved, and its tensors have ``ids`` in the other store."""
         is_gone = self._gone[part.kept]
-        moved, dead = self._moved.copy(), np.append(self.dead[self.dead != NO_TENSOR], ids[is_gone])
+        moved, dead = self._moved.copy(), np.append(self.dead, ids[is_gone])
         moved[part.kept] = np.where(is_gone, NO_TENSOR, ids)
         n_left, done = self.n_left + np.count_nonzero(~is_gone), part.end // self._of_chunk
         chunks: list[Tensors | None] = [*[None] * done, *self._chunks[done:]]

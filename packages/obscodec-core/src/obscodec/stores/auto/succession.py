@@ -135,7 +135,7 @@ class Succession:
         later = list(zip(times, self.members, strict=True))[1:]
         self._first_ids = np.array([FIRST_ID, *(n * member.first_wide for n, member in later)])
         self._first_rows = np.array([0, *(n * member.first_row for n, member in later)])
-        self._give_back(np.empty(0, np.int64))  # loads the kernel, for which a failed allocation may leave no memory
+        load_kernels()  # a failed allocation may leave no memory for that
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
@@ -163,6 +163,13 @@ class Succession:
     def without_empty(self) -> tuple[Member, ...]:
         """The stores that have tensors, and the newest one."""
         return *(of for of in self.members[:-1] if of.store.stats().n_tensors), self.members[-1]
+
+
+def load_kernels() -> None:
+    """Load what finds the stores of ids, so that no call of a user waits for it."""
+    ids = np.empty(0, np.int64)
+    _number(ids, ids, ids, ids)
+    _part_ids(ids, ids, ids, np.empty((0, 0), np.int64))
 
 
 @inlined
