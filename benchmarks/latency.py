@@ -295,7 +295,7 @@ def _warm_table(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _cold_table(found: dict[str, dict[str, Any]]) -> list[str]:
-    lines = ["| | import and construction | longest `add` | longest `sample` | all compressed after |"]
+    lines = ["| | imports but torch, construction | longest `add` | longest `sample` | all compressed after |"]
     lines += ["| --- | ---: | ---: | ---: | ---: |"]
     for name, times in found.items():
         lines.append(f"| {name} | {' | '.join(f'{seconds:.2f}' for seconds in times.values())} |")
