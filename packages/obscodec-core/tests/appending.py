@@ -1,9 +1,12 @@
 """A buffer that is filled step by step, for what may go wrong in the middle of one."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
-from obscodec import Field, RingBuffer
+from obscodec import AutoStore, Field, RingBuffer
+from together import together
 
 N_ENVS, DEPTH = 2, 3
 N_WAITING = 4  # steps that wait in six rows, since most observations are the next ones of the steps before
@@ -66,3 +69,25 @@ class Appending:
         for name, found in self.buffer[:].items():
             expected = [step[name] for step in self.steps[-self.buffer.capacity :]]
             np.testing.assert_array_equal(found, expected, err_msg=what)
+
+
+def appended_by_threads(store: AutoStore, tensors: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of tensors and these: each array is appended by a thread, one by one, which reads some of all with each.
+
+    Args:
+        tensors: ``[n, *shape]`` for each thread.
+    """
+    lock = threading.Lock()
+    known: list[tuple[int, np.ndarray]] = []
+
+    def use(sequence: int) -> None:
+        rng = np.random.default_rng(sequence)
+        for tensor in tensors[sequence]:
+            i = int(store.append(tensor[None], np.array([sequence]))[0])
+            with lock:
+                known.append((i, tensor))
+                ids, expected = zip(*(known[k] for k in rng.integers(len(known), size=5)), strict=True)
+            np.testing.assert_array_equal(store.read(ids), np.stack(expected))
+
+    together(*(partial(use, sequence) for sequence in range(len(tensors))))
+    return np.array([i for i, _ in known]), np.stack([tensor for _, tensor in known])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import obscodec
 import pytest
+from appending import appended_by_threads
 from changing_codecs import change_codec, change_codecs_often, finish
 from forked import exit_status, forked
 from obscodec import AutoStore, CorruptStream, Field, FrameStack, FrameStore, Layout, RingBuffer, SlotError, TensorArray
@@ -193,30 +194,11 @@ def test_a_store_without_tensors_goes(monkeypatch, looks_often):
 
 
 def test_threads_append_and_read_while_codecs_change(looks_often):
-    store, failures, lock = AutoStore(LAYOUT, decide_after=N_FIRST), [], threading.Lock()
-    known: list[tuple[int, np.ndarray]] = []
-
-    def use(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        try:
-            for frame in game(400, seed):
-                i = int(store.append(frame[None], np.array([seed]))[0])
-                with lock:
-                    known.append((i, frame))
-                    ids, expected = zip(*(known[k] for k in rng.integers(len(known), size=5)), strict=True)
-                np.testing.assert_array_equal(store.read(ids), np.stack(expected))
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=use, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    store = AutoStore(LAYOUT, decide_after=N_FIRST)
+    ids, x = appended_by_threads(store, [game(400, seed) for seed in range(3)])
     finish()
-    assert not failures
     assert n_stores(store) > 2
-    np.testing.assert_array_equal(store.read([i for i, _ in known]), np.stack([frame for _, frame in known]))
+    np.testing.assert_array_equal(store.read(ids), x)
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])

@@ -8,6 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
+from appending import appended_by_threads
 from forked import exit_status, forked
 from new_python import run_python
 from obscodec import AutoStore, HeapFull, Layout
@@ -95,29 +96,10 @@ def test_a_program_equals_a_dict_while_tensors_move(monkeypatch, seed):
 
 def test_readers_and_writers_go_on_while_tensors_move(monkeypatch):
     monkeypatch.setattr(first_tensors, "_PART_NBYTES", LAYOUT.nbytes)
-    store, failures, lock = new_store(), [], threading.Lock()
-    known: list[tuple[int, np.ndarray]] = []
-
-    def use(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        try:
-            for frame in tensors(400, seed):
-                i = int(store.append(frame[None], np.array([seed]))[0])
-                with lock:
-                    known.append((i, frame))
-                    ids, expected = zip(*(known[k] for k in rng.integers(len(known), size=5)), strict=True)
-                check(store, np.array(ids), np.stack(expected))
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=use, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    store = new_store()
+    ids, x = appended_by_threads(store, [tensors(400, seed) for seed in range(3)])
     store.decide()
-    check(store, np.array([i for i, _ in known]), np.stack([frame for _, frame in known]))
+    check(store, ids, x)
 
 
 def test_a_failed_choice_shows_at_the_next_call_and_begins_anew(monkeypatch):

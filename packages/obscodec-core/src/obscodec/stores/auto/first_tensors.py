@@ -126,8 +126,9 @@ class FirstTensors:
 
         All that differ from those before them, and the first others, ``n_shown`` together.
         """
-        new = np.array([number for number in self._new.values() if number < self._n_needed], np.int64)
-        others = np.setdiff1d(np.arange(min(self.n, self._n_needed)), new)[: max(0, self._n_shown - len(new))]
+        n = min(self.n, self._n_needed)  # an interrupted call may have looked at more
+        new = np.array([number for number in self._new.values() if number < n], np.int64)
+        others = np.setdiff1d(np.arange(n), new)[: max(0, self._n_shown - len(new))]
         which = np.sort(np.append(new, others))
         tensors = np.empty((len(which), *self._layout.shape), self._layout.dtype)
         for k, number in enumerate(which.tolist()):
