@@ -42,6 +42,13 @@ class Counted(ReplayBuffer):
         self.dones[self.pos - 1] = 1
 
 
+class Widened(ReplayBuffer):
+    """It hands on what is not stored directly."""
+
+    def add(self, obs, next_obs, *others):
+        super().add(obs.astype(np.int64), next_obs.astype(np.int64), *others)
+
+
 class Env:
     num_envs = 1
 
@@ -52,6 +59,7 @@ CLASSES = {
     "user's dictionary": (Doubled, MIXED, {}),
     "user's": (Counted, IMAGE, {}),
 }
+ALL = {**CLASSES, "user's, in other arrays": (Widened, IMAGE, {})}
 
 
 @pytest.fixture
@@ -69,7 +77,7 @@ def taken(monkeypatch):
 
 
 def buffers(kind: str, n_envs: int = 1, **options: object) -> tuple[BaseBuffer, BaseBuffer]:
-    stock, space, more = CLASSES[kind]
+    stock, space, more = ALL[kind]
     arguments = {"device": "cpu", "n_envs": n_envs, **more}
     options = {"decide_after": 8, "min_nbytes": 1000, **options}
     size = SIZE * n_envs
@@ -80,7 +88,7 @@ def buffers(kind: str, n_envs: int = 1, **options: object) -> tuple[BaseBuffer, 
 
 class Player:
     def __init__(self, kind: str, n_envs: int = 1) -> None:
-        self.space, self.n_envs = CLASSES[kind][1], n_envs
+        self.space, self.n_envs = ALL[kind][1], n_envs
         self.rng = np.random.default_rng(0)
         self.image = np.zeros((n_envs, 4, 20, 20), np.uint8)
         self.obs = self.observation()
@@ -165,7 +173,7 @@ def test_steps_are_added_directly_while_codecs_change(monkeypatch, taken, kind):
     assert taken["add"] > 11 * SIZE
 
 
-@pytest.mark.parametrize(("kind", "is_direct"), [*((kind, True) for kind in CLASSES), ("dictionary", False)])
+@pytest.mark.parametrize(("kind", "is_direct"), [*((kind, True) for kind in ALL), ("dictionary", False)])
 def test_an_interrupted_step_is_added_or_not(kind, is_direct):
     (stock, ours), player, n_interrupts = buffers(kind), Player(kind), 0
     if not is_direct:
