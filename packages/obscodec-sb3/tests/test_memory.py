@@ -41,11 +41,17 @@ FILL = """
                 env.reset()
 
     arguments = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(6), "cpu"
-    fill({buffer}(200, *arguments), 300)  # what is loaded and compiled at first use
+    def resident_after(n_places, n):
+        buffer = {buffer}(n_places, *arguments)
+        fill(buffer, n)
+        if isinstance(buffer, CompressedReplayBuffer):
+            buffer.decide()
+        return resident(), buffer
+
+    resident_after(200, 300)  # what is loaded and compiled at first use
     before = resident()
-    buffer = {buffer}(1500, *arguments)
-    fill(buffer, 1500)
-    print(resident() - before)
+    after, buffer = resident_after(1500, 1500)
+    print(after - before)
 """
 CONSTRUCT = """
     import numpy as np

@@ -102,7 +102,7 @@ class FirstTensors:
         """Keep copies of tensors; see ``Store.take_in``."""
         begin, end = self.n, self.n + len(ids)
         while len(self._chunks) * self._of_chunk < end:
-            self._chunks.append(self._new_chunk())
+            self._chunks.append(self._new_tensors(self._of_chunk))
         if len(self._gone) < end:
             self._grow(max(2 * len(self._gone), end))
         at, looks = 0, not self.n_moved and self._n_shown < self._most_shown and begin < self._most_shown
@@ -130,7 +130,7 @@ class FirstTensors:
         new = np.array([number for number in self._new.values() if number < n], np.int64)
         others = np.setdiff1d(np.arange(n), new)[: max(0, self._n_shown - len(new))]
         which = np.sort(np.append(new, others))
-        tensors = np.empty((len(which), *self._layout.shape), self._layout.dtype)
+        tensors = self._new_tensors(len(which))
         for k, number in enumerate(which.tolist()):
             tensors[k] = self._at(number)
         return tensors, self._sequences[which]
@@ -276,10 +276,10 @@ class FirstTensors:
             yield chunk, slice(row, row + n)
             begin += n
 
-    def _new_chunk(self) -> Tensors:
+    def _new_tensors(self, n: int) -> Tensors:
         """``[n, *shape]`` in memory that goes back to the system when it is freed."""
-        nbytes = self._of_chunk * self._layout.nbytes
-        return self._layout.tensors(new_chunk(max(1, nbytes))[:nbytes].reshape(self._of_chunk, self._layout.nbytes))
+        nbytes = n * self._layout.nbytes
+        return self._layout.tensors(new_chunk(max(1, nbytes))[:nbytes].reshape(n, self._layout.nbytes))
 
     def _grow(self, n: int) -> None:
         more = n - len(self._gone)
