@@ -26,7 +26,7 @@ from obscodec.kernels import KernelNames, cache_folder, kernels_here
 from obscodec.layout import Layout
 from obscodec.runtime import n_processors, temporary_folder
 from obscodec.snapshots import load, save
-from obscodec.stores import AutoStore, FrameStore, compile_here, load_succession
+from obscodec.stores import AutoStore, FrameStore, compile_here
 
 ENTRY_POINT_GROUP = "obscodec.warm"
 _SIDE = 32  # of frames, which have the 1 KiB from which fields are compressed
@@ -127,7 +127,6 @@ def read_and_decode() -> None:
     store.read(np.zeros(2, np.int64))
     with store.guard():
         store.release(np.zeros(2, np.int64))  # which waits
-    load_succession()
     plain = AutoStore(layout)
     array = TensorArray.zeros((1, 1), plain, WriteBuffer(plain, 1))
     for _ in range(2):  # the second one is compared with the first, which waits

@@ -26,33 +26,52 @@ def test_an_append_without_memory_is_undone_in_a_new_process(kind):
     assert run_python(HERE / "append_without_memory.py", kind, timeout=300) == "all is there\n"
 
 
-MAKES_STORES = """
+SHOWS_KERNELS = """
 import numpy as np
-from obscodec import AutoStore, FrameStore, Layout
+from obscodec import AutoStore, Field, FrameStore, Layout, RingBuffer
 from obscodec.kernels import kernels_here
-from obscodec.stores.narrow.narrow import Narrow
-from obscodec.stores.narrow.narrow_store import NarrowStore
 
 def show(*_):
     names = kernels_here()
     print(*sorted({name.rpartition(".")[2] for name, _ in names.loaded | names.compiled}))
 
-bytes_, floats = Layout((8, 8), np.uint8), Layout((8, 8), np.float32)
-show(AutoStore(bytes_))
-show(store := FrameStore(bytes_))
+"""
+MAKES_STORES = """
+show()
+show(store := FrameStore(Layout((8, 8), np.uint8)))
 show(store.step_writer(2))
 show(store.guard())
-show(NarrowStore(Narrow(np.dtype(np.float32), 8, (("/", 2),)), FrameStore(bytes_), FrameStore(floats)))
 """
+HAS_FIRST_TENSORS = """
+store = AutoStore(Layout((8, 8), np.uint8))
+ids = store.append(np.ones((9, 8, 8), np.uint8))
+with store.guard():
+    store.release(ids[:3])
+store.release(ids[5:])
+show(store.read(ids[3:5]), store.stats())
+ring = RingBuffer(4, {"obs": Field((4, 84, 84), np.uint8), "next_obs": Field((4, 84, 84), np.uint8, shares="obs")})
+for k in range(6):
+    ring.append(obs=np.full((4, 84, 84), k, np.uint8), next_obs=np.full((4, 84, 84), k + 1, np.uint8))
+show(ring.sample(2, 0), ring.stats())
+"""
+
+
+def loaded_by(program: str) -> list[set[str]]:
+    """The kernels that a process has at each ``show`` of a program."""
+    return [set(line.split()) for line in run_python("-c", SHOWS_KERNELS + program).splitlines()]
 
 
 def test_what_undoes_a_change_is_loaded_before_the_first_change():
     """A step that can't be undone stays where the next one goes, so the programs above would not tell."""
-    loaded = [set(line.split()) for line in run_python("-c", MAKES_STORES).splitlines()]
+    loaded = loaded_by(MAKES_STORES)
     assert [sorted(now - before) for before, now in zip([set(), *loaded], loaded, strict=False)] == [
-        ["leave"],
+        [],
         ["give_back_frames", "reclaim", "release_stacks"],
         ["undo_step"],
-        ["hand_over"],
-        ["part_narrow"],
+        [],
     ]
+
+
+def test_first_tensors_need_no_kernel():
+    """Else the first calls would wait for a compiler."""
+    assert loaded_by(HAS_FIRST_TENSORS) == [set(), set()]

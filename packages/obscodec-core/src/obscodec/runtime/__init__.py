@@ -3,6 +3,7 @@
 It settles what a fork, an interrupt or a failed allocation does. It never knows what is stored.
 """
 
+from obscodec.runtime.assign import assign
 from obscodec.runtime.available_memory import free_memory
 from obscodec.runtime.background import Background, Job
 from obscodec.runtime.file_memory import MappedFile, in_file, is_in_file
@@ -19,6 +20,7 @@ __all__ = [
     "MappedFile",
     "PicklableLock",
     "as_threads",
+    "assign",
     "doubled",
     "free_in_forks",
     "free_memory",

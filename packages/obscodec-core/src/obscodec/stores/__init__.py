@@ -8,7 +8,6 @@ from obscodec.stores.auto.auto_store import AutoStore
 from obscodec.stores.auto.first_tensors import n_shown_of, shown_first
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
-from obscodec.stores.auto.succession import load_kernels as load_succession
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
@@ -30,7 +29,6 @@ __all__ = [
     "compile_here",
     "find_plan",
     "frames_of_block",
-    "load_succession",
     "n_shown_of",
     "new_batch",
     "shown_first",

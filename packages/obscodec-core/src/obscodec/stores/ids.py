@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_integers
 from obscodec.errors import ShapeError, SlotError
-from obscodec.kernels import compiled
+from obscodec.runtime import assign
 from obscodec.segments import Ints
 
 NO_TENSOR: Final = 0  # the zero tensor, which every store has from the start and nobody can release
@@ -68,58 +68,6 @@ def as_ids(ids: npt.ArrayLike) -> Ints:
     return np.atleast_1d(given)
 
 
-@compiled
 def hand_over(ids: Ints, taken: Ints) -> None:
     """Move ``ids`` to ``taken``, and leave zeros."""
-    for i in range(len(ids)):
-        taken[i] = ids[i]
-        ids[i] = 0
-
-
-@compiled
-def give_out(ids: Ints, first_id: int, begin: int, gone: npt.NDArray[np.bool_]) -> None:
-    """Fill ``ids`` with ``first_id + begin`` and the next numbers, and mark their tensors as not gone."""
-    for i in range(len(ids)):
-        ids[i] = first_id + begin + i
-        gone[begin + i] = False
-
-
-@compiled
-def leave(ids: Ints, first_id: int, moved: Ints, gone: npt.NDArray[np.bool_]) -> int:
-    """Translate ids ``i64[n]`` of tensors that were moved to another store in place, and mark these tensors as gone.
-
-    The first of the ``m`` moved tensors had the ``first_id``; ``moved`` has the new id of each, and ``gone`` tells
-    which have no reference any more. Other ids stay the same.
-
-    Returns:
-        The place in ``ids`` of the first tensor that is gone or named twice, then nothing is done; n if there is none.
-    """
-    for i in range(len(ids)):
-        at = ids[i] - first_id
-        if 0 <= at < len(moved):
-            if gone[at]:
-                for k in range(i):  # undo the marks of the ids before it
-                    if 0 <= ids[k] - first_id < len(moved):
-                        gone[ids[k] - first_id] = False
-                return i
-            gone[at] = True
-    for i in range(len(ids)):
-        at = ids[i] - first_id
-        if 0 <= at < len(moved):
-            ids[i] = moved[at]
-    return len(ids)
-
-
-@compiled
-def part_narrow(ids: Ints, code_0_is_zero: bool, codes: Ints, wide: Ints) -> None:
-    """Move ids ``i64[n]`` of a NarrowStore to ``codes`` and ``wide``, ids of its two stores, and leave zeros.
-
-    Both are ``i64[n]`` of zeros; each id is put at the place that it had in ``ids``.
-    """
-    for i in range(len(ids)):
-        is_narrow = ids[i] & 1 == 0 or (ids[i] == 1 and not code_0_is_zero)
-        if is_narrow:
-            codes[i] = ids[i] >> 1
-        else:
-            wide[i] = ids[i] >> 1
-        ids[i] = 0
+    assign((taken, ..., ids), (ids, ..., np.zeros_like(ids)))

@@ -1,13 +1,12 @@
 """Parting: gives ids back to several stores, whatever interrupts it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-import numpy.typing as npt
 
 from obscodec.errors import SlotError
-from obscodec.runtime import LockOrder, PicklableLock
+from obscodec.runtime import LockOrder, PicklableLock, assign
 from obscodec.segments import Ints
 from obscodec.stores.store import Store
 
@@ -23,26 +22,22 @@ class Parting:
         self.lock = PicklableLock(LockOrder.CODES)
         self._parted: list[tuple[Store, str, Ints]] = []  # ids that a call is giving back
 
-    def give_back(
-        self,
-        ids: Ints,
-        stores: Sequence[tuple[Store, str]],
-        part: Callable[[Ints, npt.NDArray[np.int64]], object],
-    ) -> None:
+    def give_back(self, ids: Ints, stores: Sequence[tuple[Store, str]], numbers: Ints, inner: Ints) -> None:
         """See ``Store._give_back``.
 
         Args:
             ids: ``i64[n]``.
             stores: with how errors speak of their ids.
-            part: moves ids to the row of their store in ``i64[n_stores, n]``, zeros, at the same place, and leaves
-                zeros, in one step.
+            numbers: ``i64[n]``, the number of the store of each id.
+            inner: ``i64[n]``, the ids in these stores.
         """
         with self.lock:
             self.settle()
             try:
                 parts = np.zeros((len(stores), len(ids)), np.int64)
                 self._parted = [(*of, mine) for of, mine in zip(stores, parts, strict=True)]
-                part(ids, parts)
+                rows = np.where(numbers == np.arange(len(stores))[:, None], inner, 0)
+                assign((parts, ..., rows), (ids, ..., np.zeros_like(ids)))
             finally:
                 self.settle()
 

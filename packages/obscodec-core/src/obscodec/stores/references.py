@@ -1,7 +1,7 @@
 """References: who may still read the tensors of a store, and when what was released goes."""
 
 import os
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from threading import get_ident
 from typing import Any
@@ -46,12 +46,6 @@ class Guard:
         self.close()
 
 
-@cache
-def _load_what_hands_over() -> None:
-    """Load the kernel for ids that are released while a guard is open: a failed allocation may leave no memory."""
-    hand_over(np.empty(0, np.int64), np.empty(0, np.int64))
-
-
 class References:
     """Ids that a store gives back later: those that were released while guards were open, and those that guards own.
 
@@ -73,7 +67,6 @@ class References:
 
     def guard(self, owned: Ints | None = None) -> Guard:
         """See ``IdExchange.guard``."""
-        _load_what_hands_over()
         if owned is None:
             return Guard(self._guards, next(self._numbers))
         guard = Guard(self._guards, number := next(self._numbers))

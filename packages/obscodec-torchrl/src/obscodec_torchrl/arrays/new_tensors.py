@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from obscodec import TensorArray
 from obscodec.arrays import Index, places_together
-from obscodec.kernels import compiled
-from obscodec.segments import Ints
+from obscodec.runtime import assign
 
 from obscodec_torchrl.arrays.views import PartArray
 
@@ -136,7 +135,8 @@ class NewTensors:
             try:
                 each, of_each = np.arange(len(taken)), sequences[begin:end].repeat(len(rows))
                 self._store.take_in(tensors, each, of_each, taken)
-                _deal(taken, ids, begin)
+                dealt = taken.reshape(-1, len(rows)).T
+                assign((ids, (slice(None), slice(begin, end)), dealt), (taken, ..., np.zeros_like(taken)))
             except BaseException:
                 with self._store.changing:
                     self._store.settle(taken)
@@ -150,15 +150,3 @@ def _side_by_side(arrays: Sequence[Array | TensorArray], rows: slice) -> Array:
         return np.stack([array[rows] for array in arrays], axis=1).reshape(-1, *arrays[0].shape[1:])
     with together[0].store.guard():
         return together[0].store.read(np.stack([array.ids[rows] for array in together], axis=1).reshape(-1))
-
-
-@compiled
-def _deal(ids: Ints, hands: Ints, begin: int) -> None:
-    """Move ``ids``, ``i64[n * n_hands]``, to the columns of ``hands``, ``i64[n_hands, m]``, from ``begin`` on.
-
-    Each row of ``hands`` gets one in turn. All of ``ids`` are 0 then.
-    """
-    n_hands = len(hands)
-    for i in range(len(ids)):
-        hands[i % n_hands, begin + i // n_hands] = ids[i]
-        ids[i] = 0

@@ -124,7 +124,6 @@ class AutoStore(Store):
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
         if os.environ.get(NOW) == "now":
             prepare()
-        self._give_back(np.empty(0, np.int64))  # loads a kernel, for which a failed allocation may leave no memory
 
     @property
     def choice(self) -> Choice | None:
@@ -269,9 +268,11 @@ class AutoStore(Store):
             plan = find_plan(tensors, sequences, self._kept)
         with self._lock:
             self._first.limit()
+            first_id = FIRST_ID + self._first.most
+        # It may load kernels; nobody waits for that.
+        member = Member.new(plan, self.layout, self._kept, self._threads, first_id, first_id)
+        with self._lock:
             if self._store is None:
-                first_id = FIRST_ID + self._first.most
-                member = Member.new(plan, self.layout, self._kept, self._threads, first_id, first_id)
                 store = member.store
                 vars(self).update(_members=(member,), _newest=store, _store=store, _looks_again=looks_again)
 

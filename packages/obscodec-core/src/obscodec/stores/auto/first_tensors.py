@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from obscodec.errors import CorruptStream, SlotError
 from obscodec.layout import Layout
-from obscodec.runtime import new_chunk
+from obscodec.runtime import assign, new_chunk
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of
-from obscodec.stores.ids import FIRST_ID, NO_TENSOR, give_out, leave
+from obscodec.stores.ids import FIRST_ID, NO_TENSOR
 
 _CHUNK_NBYTES, _PART_NBYTES = 1 << 20, 1 << 18
 _MOST_OF_CHUNK = 1 << 12
@@ -114,7 +114,7 @@ class FirstTensors:
             at += n
         self._sequences[begin:end] = sequences[which]
         self.n = end
-        give_out(ids, FIRST_ID, begin, self._gone)
+        assign((self._gone, slice(begin, end), False), (ids, ..., np.arange(begin, end) + FIRST_ID))
 
     @property
     def show_enough(self) -> bool:
@@ -148,10 +148,7 @@ class FirstTensors:
         Raises:
             SlotError: an id is of no tensor.
         """
-        first = self._are_first(ids)
-        numbers = ids[first] - FIRST_ID
-        if self._gone[numbers].any():
-            raise SlotError(f"id {int(numbers[self._gone[numbers]][0]) + FIRST_ID} is of no tensor in this store")
+        first, numbers = self._known(ids)
         here: npt.NDArray[np.bool_] = ids == NO_TENSOR
         here[first] = numbers >= self.n_moved
         return here
@@ -169,12 +166,7 @@ class FirstTensors:
         """
         if not self.n_left:
             return ids
-        found, first = ids.copy(), (ids >= FIRST_ID) & (ids < FIRST_ID + self.n)
-        numbers = ids[first] - FIRST_ID
-        if (gone := self._gone[numbers]).any():
-            raise SlotError(f"id {int(numbers[gone][0]) + FIRST_ID} is of no tensor in this store")
-        found[first] = self._moved[numbers]
-        return found
+        return self._moved_ids(ids, *self._known(ids))
 
     def leave(self, ids: Ints) -> None:
         """Release first tensors: ids of those that have moved become ids in the other store, those that wait 0.
@@ -182,11 +174,12 @@ class FirstTensors:
         Raises:
             SlotError: a tensor is gone, or named twice; nothing was done.
         """
-        at = leave(ids, FIRST_ID, self._moved[: self.n], self._gone)  # there is room for more than may come
-        if at < len(ids):
-            if self._gone[ids[at] - FIRST_ID]:
-                raise SlotError(f"id {ids[at]} is of no tensor in this store")
-            raise SlotError(f"id {ids[at]} is released twice, it stands for one tensor")
+        first, numbers = self._known(ids)
+        different, n_times = np.unique(numbers, return_counts=True)
+        if len(different) < len(numbers):
+            twice = int(different[n_times > 1][0]) + FIRST_ID
+            raise SlotError(f"id {twice} is released twice, it stands for one tensor")
+        assign((self._gone, numbers, True), (ids, ..., self._moved_ids(ids, first, numbers)))
 
     def stay(self, ids: Ints) -> None:
         """Undo :meth:`leave` of ``ids``, as they were before."""
@@ -288,6 +281,20 @@ class FirstTensors:
             _gone=np.append(self._gone, np.ones(more, bool)),
             _moved=np.append(self._moved, np.zeros(more, np.int64)),
         )
+
+    def _known(self, ids: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
+        """Which of some ids are of first tensors, and the numbers of these; SlotError if one is gone."""
+        first = self._are_first(ids)
+        numbers = ids[first] - FIRST_ID
+        if (gone := self._gone[numbers]).any():
+            raise SlotError(f"id {int(numbers[gone][0]) + FIRST_ID} is of no tensor in this store")
+        return first, numbers
+
+    def _moved_ids(self, ids: Ints, first: npt.NDArray[np.bool_], numbers: Ints) -> Ints:
+        """A copy of ids, with those in the other store of first tensors: 0 if these wait."""
+        found = ids.copy()
+        found[first] = self._moved[numbers]
+        return found
 
     def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
         first: npt.NDArray[np.bool_] = (ids >= FIRST_ID) & (ids < FIRST_ID + self.n)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from obscodec.errors import CorruptStream
 from obscodec.frames import FrameLog
-from obscodec.kernels import compiled, inlined
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
@@ -135,12 +134,10 @@ class Succession:
         later = list(zip(times, self.members, strict=True))[1:]
         self._first_ids = np.array([FIRST_ID, *(n * member.first_wide for n, member in later)])
         self._first_rows = np.array([0, *(n * member.first_row for n, member in later)])
-        load_kernels()  # a failed allocation may leave no memory for that
 
     def read_into(self, ids: Ints, out: npt.NDArray[np.generic]) -> None:
         """See ``Store.read_into``."""
-        numbers = np.empty(len(ids), np.int64)
-        _number(ids, self._first_ids, self._first_rows, numbers)
+        numbers = self._numbers(ids)
         for k in np.unique(numbers):
             mine = numbers == k
             with among(_WHERE):
@@ -150,10 +147,16 @@ class Succession:
                     out[mine] = self.members[k].store.read(ids[mine])
 
     def _give_back(self, ids: Ints) -> None:
-        self.parting.give_back(ids, [(member.store, _WHERE) for member in self.members], self._part)
+        self.parting.give_back(ids, [(member.store, _WHERE) for member in self.members], self._numbers(ids), ids)
 
-    def _part(self, ids: Ints, parts: npt.NDArray[np.int64]) -> None:
-        _part_ids(ids, self._first_ids, self._first_rows, parts)
+    def _numbers(self, ids: Ints) -> Ints:
+        """The number of the store of each id; the last one, too, has tensors of zeros, whose ids are below all others.
+
+        Ids of frames that are known by their rows are negative.
+        """
+        by_id = np.searchsorted(self._first_ids, ids, side="right") - 1
+        by_row = np.searchsorted(self._first_rows, -ids) - 1
+        return np.where(ids < 0, by_row, np.where(ids < FIRST_ID, len(self.members) - 1, by_id))
 
     def stats(self) -> StoreStats:
         """See ``Store.stats``; the codec is that of the newest store."""
@@ -163,38 +166,3 @@ class Succession:
     def without_empty(self) -> tuple[Member, ...]:
         """The stores that have tensors, and the newest one."""
         return *(of for of in self.members[:-1] if of.store.stats().n_tensors), self.members[-1]
-
-
-def load_kernels() -> None:
-    """Load what finds the stores of ids, so that no call of a user waits for it."""
-    ids = np.empty(0, np.int64)
-    _number(ids, ids, ids, ids)
-    _part_ids(ids, ids, ids, np.empty((0, 0), np.int64))
-
-
-@inlined
-def _store_of(tensor_id: int, first_ids: Ints, first_rows: Ints) -> int:
-    """The number of the store of an id; the last one, too, has tensors of zeros, whose ids are below all others."""
-    k = len(first_ids) - 1
-    if tensor_id < 0:
-        while tensor_id >= -first_rows[k] and k > 0:
-            k -= 1
-    elif tensor_id >= FIRST_ID:
-        while tensor_id < first_ids[k] and k > 0:
-            k -= 1
-    return k
-
-
-@compiled
-def _number(ids: Ints, first_ids: Ints, first_rows: Ints, numbers: Ints) -> None:
-    """Fill ``numbers``, ``i64[n]``, with the number of the store of each id."""
-    for i in range(len(ids)):
-        numbers[i] = _store_of(ids[i], first_ids, first_rows)
-
-
-@compiled
-def _part_ids(ids: Ints, first_ids: Ints, first_rows: Ints, parts: npt.NDArray[np.int64]) -> None:
-    """Move each id to the row of its store in ``i64[n_stores, n]``, and leave zeros."""
-    for i in range(len(ids)):
-        parts[_store_of(ids[i], first_ids, first_rows), i] = ids[i]
-        ids[i] = 0

@@ -11,7 +11,7 @@ from obscodec.fixed import Fixed
 from obscodec.segments import Ints
 from obscodec.state import State, part_of
 from obscodec.stats import StoreStats
-from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, part_narrow, wide_ids
+from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.parting import Parting, among
 from obscodec.stores.store import MAKE_ANOTHER, Store
@@ -57,7 +57,6 @@ class NarrowStore(Store):
         self.threads = as_option("threads", threads)
         self._parting = Parting()
         self._code_0_is_zero = not narrow.tables.numbers[:1].view(np.uint8).any()
-        self._give_back(np.empty(0, np.int64))  # loads kernels, for which a failed allocation may leave no memory
 
     def take_in(self, tensors: npt.NDArray[np.generic], which: Ints, sequences: Ints, ids: Ints) -> None:
         """See ``Store.take_in``."""
@@ -112,10 +111,8 @@ class NarrowStore(Store):
             self.settle(released)
 
     def _give_back(self, ids: Ints) -> None:
-        self._parting.give_back(ids, ((self.codes, _CODES), (self.wide, _WIDE)), self._part)
-
-    def _part(self, ids: Ints, parts: npt.NDArray[np.int64]) -> None:
-        part_narrow(ids, self._code_0_is_zero, *parts)
+        are_wide = ~are_narrow(ids, code_0_is_zero=self._code_0_is_zero)
+        self._parting.give_back(ids, ((self.codes, _CODES), (self.wide, _WIDE)), are_wide.astype(np.int64), ids >> 1)
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""
