@@ -93,9 +93,9 @@ class Column(NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Any:
         items, values = self._kept
         found = items[index]
-        is_view = isinstance(found, np.ndarray) and found.base is not None and np.may_share_memory(found, items)
+        base = found.base if isinstance(found, np.ndarray) else None
         found = self._decoded(found, values)
-        if is_view:
+        if base is not None and (base is items or base is items.base):  # a part, not a copy
             found.flags.writeable = False
         return found
 
