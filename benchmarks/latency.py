@@ -268,7 +268,9 @@ def measure_cold(name: str) -> dict[str, Any]:
 
 
 def _in_new_process(name: str, *options: str, cache: str | None = None) -> dict[str, Any]:
-    environment = {**os.environ, **({"NUMBA_CACHE_DIR": cache} if cache else {})}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # an installed package has its bytecode, too
+    if cache:
+        environment["NUMBA_CACHE_DIR"] = cache
     command = [sys.executable, __file__, "--only", name, *options]
     ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
     found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])

@@ -11,6 +11,7 @@ from obscodec.kernels.compiler import (
     inlined,
     is_on_disk,
     kernels_here,
+    load_numba,
     release_left_locks,
 )
 from obscodec.kernels.memory import (
@@ -63,6 +64,7 @@ __all__ = [
     "kernels_here",
     "load_i8",
     "load_i32",
+    "load_numba",
     "load_u8",
     "load_u16",
     "load_u32",

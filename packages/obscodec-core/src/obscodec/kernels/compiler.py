@@ -9,6 +9,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from numba import njit
 from numba.core.caching import FunctionCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 
 F = TypeVar("F", bound=Callable[..., object])
 Names = frozenset[tuple[str, str]]
@@ -114,6 +116,16 @@ def compiled(function: F, inline: Literal["never", "always"] = "never", *, nogil
         kernel._cache = _Files(function)  # type: ignore[attr-defined, no-untyped-call]
     _kernels.append(kernel)
     return kernel
+
+
+@cache
+def load_numba() -> None:
+    """Load what numba needs before the first kernel, in half a second, which is no matter before a loop begins.
+
+    Else a kernel loads it, perhaps in the background: all of that is Python, for which other threads wait.
+    """
+    with global_compiler_lock:
+        cpu_target.target_context.refresh()
 
 
 def release_left_locks() -> None:

@@ -13,6 +13,7 @@ from obscodec.devices import FrameReader, decoding_device
 from obscodec.errors import ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
 from obscodec.frames import FrameLog, HasLog, LogClosed, StepWriter
+from obscodec.kernels import load_numba
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
@@ -122,6 +123,7 @@ class AutoStore(Store):
         self._n_before = 0  # frames that were encoded before the newest store took tensors
         self.log: FrameLog | None = None  # that of new frames, for step writers
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
+        load_numba()
         if os.environ.get(NOW) == "now":
             prepare()
 
