@@ -1,5 +1,6 @@
 """Kernels of codecs for images are compiled by another process, as soon as they are likely to be needed."""
 
+import io
 import os
 import subprocess
 import sys
@@ -126,6 +127,30 @@ def test_kernels_that_are_missing_are_compiled(kernel, started, monkeypatch):
     monkeypatch.setattr(ahead, "is_on_disk", lambda *of: of != ahead._OF_BUFFERS[kernel])
     decide(GAME)
     assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "expected"),
+    [
+        (True, f"\robscodec compiles [#{' ' * 29}] 1 s\robscodec compiles [##{' ' * 28}] 2 s\r\033[K"),
+        (False, ""),
+    ],
+)
+def test_a_terminal_shows_how_long_kernels_are_compiled(is_terminal, expected, monkeypatch):
+    class Process:
+        waits = 2 if is_terminal else 0
+
+        def wait(self, timeout):
+            assert timeout == (1 if is_terminal else None)
+            if self.waits:
+                self.waits -= 1
+                raise subprocess.TimeoutExpired("python", timeout)
+
+    screen = io.StringIO()
+    screen.isatty = lambda: is_terminal
+    monkeypatch.setattr(sys, "stderr", screen)
+    ahead._wait(Process())
+    assert screen.getvalue() == expected
 
 
 def test_kernels_that_are_on_disk_are_not_compiled(started, monkeypatch, caplog):

@@ -27,6 +27,7 @@ _OF_BUFFERS = (
     ("obscodec.columns", "take_items"),
 )
 _FLAGS = sys.flags
+_MOST_SECONDS = 30  # that compiling takes, mostly
 _log = logging.getLogger("obscodec")
 _asked: dict[str, object] = {}  # by codec, which call looked into it
 NOW = "OBSCODEC_COMPILE"  # the variable that is "now" if kernels are compiled when the first store is made
@@ -78,10 +79,26 @@ def prepare() -> None:
             "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only: observations "
             "wait uncompressed until then"
         )
-        process.wait()
+        _wait(process)
     compile_here()
     if process is None or process.returncode:
         importlib.import_module("obscodec.warming").compile_buffers()  # a room above this one
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for a process, and show on a terminal how long that takes."""
+    shows, seconds, is_done = sys.stderr is not None and sys.stderr.isatty(), 0, False
+    while not is_done:
+        try:
+            process.wait(1 if shows else None)
+            is_done, text = True, "\r\033[K"  # an empty line
+        except subprocess.TimeoutExpired:
+            seconds += 1
+            done = "#" * min(seconds, _MOST_SECONDS)
+            text = f"\robscodec compiles [{done:{_MOST_SECONDS}}] {seconds} s"
+        if shows:
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 def _start(program: str, *arguments: str) -> "subprocess.Popen[bytes] | None":

@@ -148,9 +148,10 @@ class FirstTensors:
         Raises:
             SlotError: an id is of no tensor.
         """
-        first, numbers = self._known(ids)
+        self.inner(ids)  # refuses those of no tensor
+        first = self._are_first(ids)
         here: npt.NDArray[np.bool_] = ids == NO_TENSOR
-        here[first] = numbers >= self.n_moved
+        here[first] = ids[first] >= FIRST_ID + self.n_moved
         return here
 
     def read(self, ids: Ints, at: Ints, out: Tensors) -> None:
@@ -159,14 +160,19 @@ class FirstTensors:
             out[k] = 0 if i == NO_TENSOR else self._at(i - FIRST_ID)
 
     def inner(self, ids: Ints) -> Ints:
-        """Ids in the other store of tensors that have moved; other ids stay the same.
+        """Ids in the other store of first tensors, 0 of those that wait; other ids stay the same.
 
         Raises:
             SlotError: an id is of a tensor that is gone.
         """
-        if not self.n_left:
+        if not self.n_left and self.n_moved == self.n:
             return ids
-        return self._moved_ids(ids, *self._known(ids))
+        found, first = ids.copy(), (ids >= FIRST_ID) & (ids < FIRST_ID + self.n)
+        numbers = ids[first] - FIRST_ID
+        if (gone := self._gone[numbers]).any():
+            raise SlotError(f"id {int(numbers[gone][0]) + FIRST_ID} is of no tensor in this store")
+        found[first] = self._moved[numbers]
+        return found
 
     def leave(self, ids: Ints) -> None:
         """Release first tensors: ids of those that have moved become ids in the other store, those that wait 0.
@@ -174,12 +180,12 @@ class FirstTensors:
         Raises:
             SlotError: a tensor is gone, or named twice; nothing was done.
         """
-        first, numbers = self._known(ids)
+        inner, numbers = self.inner(ids), ids[self._are_first(ids)] - FIRST_ID
         different, n_times = np.unique(numbers, return_counts=True)
         if len(different) < len(numbers):
             twice = int(different[n_times > 1][0]) + FIRST_ID
             raise SlotError(f"id {twice} is released twice, it stands for one tensor")
-        assign((self._gone, numbers, True), (ids, ..., self._moved_ids(ids, first, numbers)))
+        assign((self._gone, numbers, True), (ids, ..., inner))
 
     def stay(self, ids: Ints) -> None:
         """Undo :meth:`leave` of ``ids``, as they were before."""
@@ -281,20 +287,6 @@ class FirstTensors:
             _gone=np.append(self._gone, np.ones(more, bool)),
             _moved=np.append(self._moved, np.zeros(more, np.int64)),
         )
-
-    def _known(self, ids: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
-        """Which of some ids are of first tensors, and the numbers of these; SlotError if one is gone."""
-        first = self._are_first(ids)
-        numbers = ids[first] - FIRST_ID
-        if (gone := self._gone[numbers]).any():
-            raise SlotError(f"id {int(numbers[gone][0]) + FIRST_ID} is of no tensor in this store")
-        return first, numbers
-
-    def _moved_ids(self, ids: Ints, first: npt.NDArray[np.bool_], numbers: Ints) -> Ints:
-        """A copy of ids, with those in the other store of first tensors: 0 if these wait."""
-        found = ids.copy()
-        found[first] = self._moved[numbers]
-        return found
 
     def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
         first: npt.NDArray[np.bool_] = (ids >= FIRST_ID) & (ids < FIRST_ID + self.n)
