@@ -31,7 +31,7 @@ _LOCKS = [lock for lock in (COMPILING, getattr(getattr(lib, "_lock", None), "_lo
 _LOCKING = {"numba.core.compiler_lock", "llvmlite.binding.ffi"}  # where these are taken
 # What reading a damaged pickle raises, such as of a file that lost its content when a machine went down.
 _DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError)
-_LEAST_NBYTES = 1 << 24  # of memory that LLVM needs to load a kernel; most take 1 to 4 MB
+_LEAST_NBYTES = 1 << 25  # of memory that LLVM needs to load a kernel; the first takes 20 MB, most 1 to 4
 _log = logging.getLogger("obscodec")
 _kernels: list[Dispatcher[Callable[..., object]]] = []
 _unkept: set[tuple[str, str]] = set()
