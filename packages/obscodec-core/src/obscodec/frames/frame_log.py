@@ -403,8 +403,8 @@ class FrameLog:
         content = np.empty(_ROOM, np.uint8)
         found = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64)
         entries, memories, bases = self.heap.tables_now()
+        tables = self.tables.arrays, stacks.tables, entries, bases, self.open.rows, *self.open.queues
         while True:
-            tables = self.tables.arrays, stacks.tables, entries, bases, self.open.rows, *self.open.queues
             n, value = find_frames(ids, self.block_frames, *tables, len(memories), content, found)
             if n != FEW_BYTES:
                 break
