@@ -165,7 +165,8 @@ class FirstTensors:
         Raises:
             SlotError: an id is of a tensor that is gone.
         """
-        if not self.n_left and self.n_moved == self.n:
+        is_empty = not self.n_left and self.n_moved == self.n
+        if is_empty or (len(ids) and ids.min() >= FIRST_ID + self.n):  # as in most batches
             return ids
         found, first = ids.copy(), (ids >= FIRST_ID) & (ids < FIRST_ID + self.n)
         numbers = ids[first] - FIRST_ID
