@@ -225,6 +225,8 @@ def warmed_up(name: str, paths: list[Path], threads: int | None = None) -> Measu
     n_envs = len(paths)
     steps = islice(read_steps(paths), 3 * WARM_UP // 2 // n_envs)
     buffer = filled(name, n_envs, WARM_UP, steps, threads)
+    if isinstance(buffer, Sb3Buffer) and hasattr(buffer.buffer, "decide"):
+        buffer.buffer.decide()  # else the background would go on while others are measured
     for _ in range(2):
         buffer.sample(256)
     return buffer
