@@ -153,6 +153,28 @@ def test_a_terminal_shows_how_long_kernels_are_compiled(is_terminal, expected, m
     assert screen.getvalue() == expected
 
 
+@pytest.mark.parametrize("fails", ["isatty", "write", "flush", None])
+def test_a_terminal_that_is_closed_stops_nobody(fails, monkeypatch):
+    """Else no codec would be chosen until all is compiled, and the next ``append`` would raise."""
+
+    def closed(*_):
+        raise (ValueError if fails == "isatty" else OSError)("closed")
+
+    screen = None
+    if fails is not None:
+        screen = SimpleNamespace(isatty=lambda: True, write=lambda _: None, flush=lambda: None)
+        setattr(screen, fails, closed)
+    monkeypatch.setattr(sys, "stderr", screen)
+    waits = iter([subprocess.TimeoutExpired("python", 1), None])
+
+    def wait(_):
+        if (error := next(waits)) is not None:
+            raise error
+
+    ahead._wait(SimpleNamespace(wait=wait))
+    assert next(waits, "ended") == "ended"
+
+
 def test_kernels_that_are_on_disk_are_not_compiled(started, monkeypatch, caplog):
     monkeypatch.setattr(ahead, "_prepared", set())
     monkeypatch.setattr(ahead, "is_on_disk", lambda *of: True)

@@ -86,8 +86,10 @@ def prepare() -> None:
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for a process, and show on a terminal how long that takes."""
-    shows, seconds, is_done = sys.stderr is not None and sys.stderr.isatty(), 0, False
+    """Wait for a process, and show how long that takes, if there is a terminal; it may have been closed, or close."""
+    shows, seconds, is_done = False, 0, False
+    with suppress(AttributeError, OSError, ValueError):
+        shows = sys.stderr.isatty()
     while not is_done:
         try:
             process.wait(1 if shows else None)
@@ -97,8 +99,9 @@ def _wait(process: "subprocess.Popen[bytes]") -> None:
             done = "#" * min(seconds, _MOST_SECONDS)
             text = f"\robscodec compiles [{done:{_MOST_SECONDS}}] {seconds} s"
         if shows:
-            sys.stderr.write(text)
-            sys.stderr.flush()
+            with suppress(AttributeError, OSError, ValueError):
+                sys.stderr.write(text)
+                sys.stderr.flush()
 
 
 def _start(program: str, *arguments: str) -> "subprocess.Popen[bytes] | None":
