@@ -223,10 +223,12 @@ def filled(name: str, n_envs: int, size: int, steps: Iterable[Step], threads: in
 def warmed_up(name: str, paths: list[Path], threads: int | None = None) -> MeasuredBuffer[Any]:
     """A small buffer that was overwritten once and sampled, so that all code is loaded and compiled."""
     n_envs = len(paths)
-    steps = islice(read_steps(paths), 3 * WARM_UP // 2 // n_envs)
-    buffer = filled(name, n_envs, WARM_UP, steps, threads)
+    steps = islice(read_steps(paths), 2 * WARM_UP // n_envs)
+    buffer = filled(name, n_envs, WARM_UP, islice(steps, 3 * WARM_UP // 2 // n_envs), threads)
     if isinstance(buffer, Sb3Buffer) and hasattr(buffer.buffer, "decide"):
         buffer.buffer.decide()  # else the background would go on while others are measured
+    for step in steps:  # what compresses them is loaded, too
+        buffer.add(buffer.prepare(step))
     for _ in range(2):
         buffer.sample(256)
     return buffer
