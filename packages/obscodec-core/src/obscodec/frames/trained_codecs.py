@@ -119,12 +119,13 @@ class TrainedCodecs(Generic[C]):
 
     def train(self) -> None:
         """Train on the samples so far, if there are any, for the first time."""
-        if not self.learning or not self._samples:
+        samples = [*self._samples]  # another thread may keep more
+        if not self.learning or not samples:
             return
         _, newest = self.current
         codec = None
         with suppress(ShapeError, MemoryError):  # as in learn_again
-            codec = self._fit(newest.with_dictionary(newest.dictionary), self._samples)
+            codec = self._fit(newest.with_dictionary(newest.dictionary), samples)
         self._go_on(codec)
 
     def keep(self, needed: Collection[int]) -> None:

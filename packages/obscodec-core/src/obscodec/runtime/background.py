@@ -30,10 +30,21 @@ class Job(Generic[T]):
         self.has_begun = False
         self.is_done = False
         self.error: BaseException | None = None
+        self._process = os.getpid()
         self._work: Callable[[], T] | None = work
         self._result: T | None = None
         self._running = _thread.allocate_lock()
         self._running.acquire()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process makes the call. A forked one does not, and begins anew."""
+        return self._process == os.getpid()
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether this process makes the call, and it has not ended."""
+        return not self.is_done and self.is_here
 
     def run(self) -> None:
         """Make the call, once."""

@@ -1,7 +1,6 @@
 """Kernels that another process compiles, while this one goes on."""
 
 import atexit
-import importlib
 import logging
 import os
 import subprocess
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.kernels import cache_folder, is_on_disk
-from obscodec.runtime import n_processors
+from obscodec.runtime import imported, n_processors
 
 _COMPILES = "import sys; from obscodec.warming import compile_codec; compile_codec(*sys.argv[1:])"
 _COMPILES_BUFFERS = "from obscodec.warming import compile_buffers; compile_buffers()"
@@ -54,7 +53,7 @@ def compile_ahead(name: str) -> None:
     missing = [what for what in order if not is_on_disk(f"obscodec.codecs.formats.images.{name}", f"{what}_items")]
     if not missing or cache_folder() is None:
         return
-    _log.warning(f"obscodec compiles the codec {name!r} for images, for 10 to 20 seconds, the first time only")
+    _log.warning(f"obscodec compiles the codec {name!r} for images, for 10 to 30 seconds, the first time only")
     if (process := _start(_COMPILES, name, *missing)) is not None:
         with suppress(RuntimeError):  # no more threads
             threading.Thread(target=process.wait, daemon=True).start()  # so that no ended process stays
@@ -82,7 +81,7 @@ def prepare() -> None:
         _wait(process)
     compile_here()
     if process is None or process.returncode:
-        importlib.import_module("obscodec.warming").compile_buffers()  # a room above this one
+        imported("obscodec.warming").compile_buffers()  # a room above this one
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> None:
