@@ -2,7 +2,7 @@
 
 uv run --group textured benchmarks/costs.py
 
-Prints the table of costs in ``obscodec/stores/auto/choice.py``. Codecs of patches are read in stacks of four frames,
+Prints the table of ``obscodec/stores/auto/candidates.py``. Codecs of patches are read in stacks of four frames,
 the others in single frames of textured images, each in a block of its own. Batches of 256 are read from stores that
 hold the same frames, one store after the other in random order, with one thread. A cost is the median over all rounds
 of the ratio to the gather in the same round, and the median of three games or sets. The second cost of a codec of
@@ -20,7 +20,7 @@ import typer
 from obscodec import Layout
 from obscodec.segments import Ints
 from obscodec.stores import FrameStore
-from obscodec.stores.auto.choice import CANDIDATES, Candidate
+from obscodec.stores.auto.candidates import CANDIDATES, Candidate
 from recorded_steps import STACK, read_steps, record
 from textured_frames import recorded
 

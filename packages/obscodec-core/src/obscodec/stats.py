@@ -75,6 +75,7 @@ class StoreStats:
         block_frames: how many frames are encoded together; None until it is chosen.
         choice: why the store chose its codec, and all trials; None before that, or if the codec was given.
         is_decided: whether it is decided how tensors are stored; until then they take their full size.
+        waits_for: what the choice of a codec waits for; empty once it is made.
         last_look: when the store last looked again whether another codec is better by now, and what it found; None
             before that. Tensors that are stored stay as they are.
     """
@@ -91,6 +92,7 @@ class StoreStats:
     block_frames: int | None = field(default=None, kw_only=True)
     choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
     is_decided: bool = field(default=True, repr=False, kw_only=True)
+    waits_for: str = field(default="", repr=False, kw_only=True)
     last_look: Look | None = field(default=None, repr=False, kw_only=True)
 
     def with_others(self, others: Sequence[StoreStats], tensor_nbytes: int) -> StoreStats:
@@ -113,7 +115,7 @@ class StoreStats:
     def encoding(self) -> str:
         """How the tensors are encoded, and why, for a reader."""
         if self.block_frames is None:
-            return f"{self.codec}, which has not chosen yet: decide() waits for it"
+            return f"{self.codec}, which has not chosen yet: {self.waits_for}"
         why = f": {self.choice.reason}" if self.choice else ""
         look = f"; {self.last_look}" if self.last_look else ""
         return f"{self.codec}, blocks of {self.block_frames}{why}{look}"

@@ -341,7 +341,8 @@ def test_stats_tell_the_codec_of_each_field_before_and_after_it_is_chosen():
     named = {"some": Field((9, 9), np.uint8, "zstd:3"), "few": Field((9, 9), np.uint8, "delta-rle", block_frames=4)}
     buffer = RingBuffer(500, named | {"auto": Field((84, 84), np.uint8), "done": Field((), np.bool_)})
     codecs = "  some: zstd:3, blocks of 1\n  few: delta-rle, blocks of 4\n"
-    before = f"{codecs}  auto: auto, which has not chosen yet: decide() waits for it\n  done: uncompressed"
+    waits = "the store looks at 256 tensors first, at more while most are alike, and has 0; decide() chooses now"
+    before = f"{codecs}  auto: auto, which has not chosen yet: {waits}\n  done: uncompressed"
     assert str(buffer.stats()) == f"{buffer.stats().summary}\n{before}"
     for step in range(300):
         images = {name: np.full(field.shape, step % 251, field.dtype) for name, field in buffer.fields.items()}

@@ -73,7 +73,7 @@ def decide(tensors, **options):
 def test_what_is_compiled_ahead(tensors, options, spec, started, caplog):
     for _ in range(2):
         decide(tensors, **options)
-    says = f"obscodec compiles the codec {spec!r} for images, for 10 to 20 seconds, the first time only"
+    says = f"obscodec compiles the codec {spec!r} for images, for 10 to 30 seconds, the first time only"
     assert caplog.messages == ([] if spec is None else [says])
     assert [command[-3:] for command in started] == ([] if spec is None else [[spec, "encode", "decode"]])
 

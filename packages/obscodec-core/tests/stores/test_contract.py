@@ -63,11 +63,6 @@ class TestNarrowStores(StoreContract):
         self.narrow.undo(codes[narrow], tensors, narrow)
         return tensors
 
-    def test_a_reference_is_released_once(self) -> None:
-        """Of each kind; a call that names both may release the narrow ones before it refuses the wide ones."""
-        for self.kinds in ("narrow", "wide"):
-            super().test_a_reference_is_released_once()
-
 
 class TestAutoStoreThatHasDecided(StoreContract):
     def make(self) -> Store:

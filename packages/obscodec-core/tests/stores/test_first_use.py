@@ -23,7 +23,7 @@ PROGRAM = textwrap.dedent(
         FrameStore(Layout((8, 8), np.uint8)).append(np.ones((1, 8, 8), np.uint8))
     """
 )
-LINE = "obscodec is compiling its kernels for this machine: 10 to 20 seconds, the first time only\n"
+LINE = "obscodec is compiling its kernels for this machine: 10 to 30 seconds, the first time only\n"
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_a_full_disk_costs_time_and_a_line(refused, tmp_path, monkeypatch, caplo
     (line,) = caplog.messages
     assert line == (
         f"obscodec compiles its kernels, and can't keep them in {tmp_path / '__pycache__'} "
-        "([Errno 28] No space left on device), so each process compiles them anew, for 10 to 20 "
+        "([Errno 28] No space left on device), so each process compiles them anew, for 10 to 30 "
         "seconds: make room there, or set NUMBA_CACHE_DIR to another folder"
     )
     assert {name for name, _ in kernels_here().unkept} == {"kernel.kernel"}

@@ -342,6 +342,24 @@ def test_a_store_whose_others_went_is_saved_and_copied(tmp_path):
         np.testing.assert_array_equal(other[:], np.append(x[:100], x[300:], axis=0))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refused_release_releases_nothing_of_any_store(looks_often, kind):
+    x = KINDS[kind](600, 0)
+    stack = FrameStack(3) if "stack" in kind else None
+    store = AutoStore(Layout(x.shape[1:], x.dtype), decide_after=N_FIRST, frame_stack=stack)
+    ids = append(store, x)
+    assert n_stores(store) > 1
+    store.release(ids[-1:])
+    n = store.stats().n_tensors
+    for bad in (ids[-1], ids[-2], 1 << 22):  # gone, named twice, of no store
+        with pytest.raises(SlotError):
+            store.release([*ids[:-1], bad])
+        assert store.stats().n_tensors == n
+        np.testing.assert_array_equal(store.read(ids[:-1]), x[:-1])
+    store.release(ids[:-1])
+    assert store.stats().n_tensors == 0
+
+
 def test_wide_tensors_of_a_store_of_stacks_of_codes():
     frames, rng = (game(200) / np.float32(255)).astype(np.float32)[:, None], np.random.default_rng(0)
     x = np.concatenate([frames[k : k + 190] for k in range(4)], axis=1)

@@ -53,13 +53,18 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 def test_tensors_are_stored_and_read_while_the_codec_is_chosen(gate):
     store, x = new_store(), tensors(600)
     ids = np.concatenate([store.append(x[i : i + 3]) for i in range(0, 600, 3)])
-    assert not store.stats().is_decided
-    assert store.stats().n_tensors == 600 == len(x)
+    stats = store.stats()
+    assert not stats.is_decided
+    assert stats.encoding.endswith(
+        "codecs are tried in the background, as soon as kernels are compiled; decide() waits for it"
+    )
+    assert stats.n_tensors == 600 == len(x)
     assert store.memory_bytes == x.nbytes
     check(store, ids, x)
     gate.set()
     store.decide()
     assert store.choice is not None
+    assert not store.stats().waits_for
     assert store.memory_bytes < x.nbytes / 3
     check(store, ids, x)
     store.release(ids)

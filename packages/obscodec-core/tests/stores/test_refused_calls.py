@@ -27,7 +27,8 @@ STORES = {
     "narrow": narrow_store,
 }
 NO_CAST = "convert the array, nothing is cast here"
-TOO_OFTEN = "is of no frame in this store, or is released more often than it was given out"
+OR_TOO_OFTEN = ", or is released more often than it was given out"
+TOO_OFTEN = f"is of no frame in this store{OR_TOO_OFTEN}"
 OF_CODES = "ids of narrow tensors are twice those among the codes: id 4 is of no frame in this store"
 OF_WIDE = "ids of wide tensors are twice those among the wide ones, plus 1: id 2 is of no frame in this store"
 A_FRAME, A_STACK = (np.ones((2, *layout.shape), np.uint8) for layout in (FRAME, STACK))
@@ -62,8 +63,9 @@ CALLS = [
     ("narrow", "append", (A_FRAME,), DTypeError, f"items have dtype float32, got uint8: {NO_CAST}"),
     ("narrow", "read", ([2, 8],), SlotError, OF_CODES),
     ("narrow", "read", ([2, 5],), SlotError, OF_WIDE),
-    ("narrow", "release", ([2, 8, 3],), SlotError, f"{OF_CODES}, or is released more often than it was given out"),
-    ("narrow", "release", ([2, 5],), SlotError, OF_WIDE),
+    ("narrow", "release", ([2, 8, 3],), SlotError, f"{OF_CODES}{OR_TOO_OFTEN}"),
+    ("narrow", "release", ([2, 5],), SlotError, f"{OF_WIDE}{OR_TOO_OFTEN}"),
+    ("narrow", "release", ([2, 3, 3],), SlotError, f"{OF_WIDE.replace('id 2', 'id 1')}{OR_TOO_OFTEN}"),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple
@@ -59,7 +58,6 @@ class DeferredRead:
         self._new_array = new_array
         self._convert = convert
         self._job: Job[dict[Store, Any]] | None = None
-        self._process = os.getpid()
         # In a copy of the context: an interrupt leaves OPEN_READ as it is.
         self._read = copy_context().run(_called, read, at_once) if callable(read) else read
         self._selections: list[Selection] = []  # their guards are open until the tensors are decoded
@@ -84,10 +82,7 @@ class DeferredRead:
         """
         try:
             job = self._job
-            if job is None or not (job.is_done or self._process == os.getpid()):  # a forked process has no such thread
-                tensors = self._decode()
-            else:
-                tensors = job.result()
+            tensors = job.result() if job and (job.is_done or job.is_here) else self._decode()
             if self._convert is not None:
                 tensors = {k: self._convert(x) if isinstance(x, np.ndarray) else x for k, x in tensors.items()}
             begins = dict.fromkeys(tensors, 0)

@@ -154,7 +154,7 @@ class FrameLog:
         # Load the kernels that undo a change: after a failed allocation there may be no memory to load them.
         no_ids, no_frames = np.empty(0, np.int64), np.empty((0, 1), np.int64)
         give_back_frames(no_ids, self.block_frames, self.tables.arrays)
-        release_stacks(no_ids, no_frames, self.block_frames, self.tables.arrays, self.stacks.tables)
+        release_stacks(no_ids, no_frames, self.block_frames, self.tables.arrays, self.stacks.tables, False)
         reclaim(self.tables.arrays, *self.open.queues)
 
     @property
@@ -345,8 +345,8 @@ class FrameLog:
                 self._sealer.soon(self.tables.versions)
         return first != NO_ROOM
 
-    def give_back(self, ids: Ints) -> None:
-        """Take one reference from each of ``ids``, and set ``ids`` to 0, in one step.
+    def give_back(self, ids: Ints, *, only_looks: bool = False) -> None:
+        """Take one reference from each of ``ids``, and set ``ids`` to 0, in one step; or only look whether that can be.
 
         Raises:
             SlotError: an id is of no stack or frame, or is named more often than it has references; nothing was done.
@@ -356,7 +356,8 @@ class FrameLog:
         with self.lock:
             self.n_changes += 1
             self._settle()
-            wrong, at = release_stacks(ids, frames, self.block_frames, self.tables.arrays, stacks.tables)
+            tables = self.tables.arrays
+            wrong, at = release_stacks(ids, frames, self.block_frames, tables, stacks.tables, only_looks)
             if wrong == NO_SUCH_STACK and stacks.depth > 1:
                 raise SlotError(f"id {ids[at]} is of no stack in this store")
             if wrong == LISTED_TWICE:

@@ -1,6 +1,5 @@
 """Sealer: compresses the full blocks of a FrameLog, and stores them."""
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -52,9 +51,7 @@ class Sealer:
         self.n_stored = self.stored_nbytes = 0
         self.on_full: Callable[[], object] | None = None
         self._job: Job[Sealed] | None = None  # which compresses the queue that leaves
-        self._process = 0  # of the job
         self._training: Job[None] | None = None
-        self._training_process = 0  # of this one
 
     @property
     def is_busy(self) -> bool:
@@ -70,7 +67,7 @@ class Sealer:
             versions: ``i32[n_blocks]``, gets the versions of stored blocks.
         """
         try:
-            if self._job is None or self._job.is_done or self._process != os.getpid():
+            if self._job is None or not self._job.is_under_way:
                 self._finish(versions)
                 self._begin(versions)
         except (HeapFull, MemoryError):  # it is only a problem when the queue is full
@@ -113,7 +110,7 @@ class Sealer:
     @property
     def _is_training(self) -> bool:
         job = self._training
-        return job is not None and self._training_process == os.getpid() and not job.is_done
+        return job is not None and job.is_under_way
 
     def _begin(self, versions: Table) -> None:
         """Compress the blocks of a queue in the background, or here if there is no second processor."""
@@ -123,7 +120,7 @@ class Sealer:
         seal = partial(self._sealed, leaving.blocks())
         if leaving.is_open and n_processors() > 1:
             try:
-                self._process, self._job = os.getpid(), _ENCODER.submit(seal)
+                self._job = _ENCODER.submit(seal)
                 return
             except RuntimeError:  # there can be no other thread
                 pass
@@ -141,7 +138,7 @@ class Sealer:
             with suppress(MemoryError):  # another time
                 train = partial(self._coder.train, Segments.of([]) if codecs.learning else self._samples(n_numbers))
                 try:
-                    self._training_process, self._training = os.getpid(), TRAINER.submit(train)
+                    self._training = TRAINER.submit(train)
                 except RuntimeError:  # there can be no other thread
                     train()
 
@@ -157,7 +154,7 @@ class Sealer:
         job = self._job
         if job is None:
             return
-        if self._process == os.getpid():  # a forked process does not have the job
+        if job.is_here:
             try:
                 sealed = job.result()
             except BaseException:

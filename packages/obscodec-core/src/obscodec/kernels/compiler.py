@@ -80,7 +80,7 @@ class _Files(FunctionCache):
             if not _unkept:
                 _log.warning(
                     f"obscodec compiles its kernels, and can't keep them in {self.cache_path} ({error}), so each "
-                    "process compiles them anew, for 10 to 20 seconds: make room there, or set NUMBA_CACHE_DIR to "
+                    "process compiles them anew, for 10 to 30 seconds: make room there, or set NUMBA_CACHE_DIR to "
                     "another folder"
                 )
             _unkept.add((_name(self._py_func), str(sig)))

@@ -62,7 +62,6 @@ class Snapshot:
         self._folder, self._keep = Folder(path), as_count("keep", keep)
         self._known = Known()
         self._job: Job[Known] | None = None
-        self._process = os.getpid()
 
     @property
     def generations(self) -> list[int]:
@@ -96,7 +95,7 @@ class Snapshot:
         if beside:
             head["beside"] = {name: hash_of(Path(file)) for name, file in beside.items()}
         write = partial(write_generation, self._folder, tree, head, self._known, number, self._keep)
-        self._process, self._job = os.getpid(), _WRITER.submit(write)
+        self._job = _WRITER.submit(write)
         return number
 
     @says_memory_error
@@ -129,7 +128,7 @@ class Snapshot:
             OSError: the disk refused it; the generations before it stay.
         """
         job = self._job
-        if job is not None and self._process == os.getpid():  # a forked process does not have the job
+        if job is not None and job.is_here:
             job.wait()
             self._job = None
             self._known = job.result()

@@ -170,6 +170,10 @@ class FrameStore(Store):
     def _give_back(self, ids: Ints) -> None:
         self.log.give_back(ids)
 
+    def refuse(self, ids: Ints) -> None:
+        """Raise the ``SlotError`` of giving back ``ids``, if there is one to raise; nothing is done."""
+        self.log.give_back(ids, only_looks=True)
+
     def _stats(self) -> StoreStats:
         stats = replace(self.log.stats(), codec=self.codec, block_frames=self.block_frames)
         if self.frame_stack is None:

@@ -2,13 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 
 from obscodec.errors import SlotError
 from obscodec.runtime import LockOrder, PicklableLock, assign
 from obscodec.segments import Ints
-from obscodec.stores.store import Store
+
+
+class Refusing(Protocol):
+    """A store that can say beforehand which ids it would not take back."""
+
+    def refuse(self, ids: Ints) -> None:
+        """Raise the ``SlotError`` of giving back ``ids``, if there is one to raise; nothing is done."""
+        ...
+
+    def _give_back(self, ids: Ints) -> None: ...
 
 
 class Parting:
@@ -20,9 +30,9 @@ class Parting:
 
     def __init__(self) -> None:
         self.lock = PicklableLock(LockOrder.CODES)
-        self._parted: list[tuple[Store, str, Ints]] = []  # ids that a call is giving back
+        self._parted: list[tuple[Refusing, str, Ints]] = []  # ids that a call is giving back
 
-    def give_back(self, ids: Ints, stores: Sequence[tuple[Store, str]], numbers: Ints, inner: Ints) -> None:
+    def give_back(self, ids: Ints, stores: Sequence[tuple[Refusing, str]], numbers: Ints, inner: Ints) -> None:
         """See ``Store._give_back``.
 
         Args:
@@ -33,6 +43,8 @@ class Parting:
         """
         with self.lock:
             self.settle()
+            if len(ids) and (numbers != numbers[0]).any():
+                refuse(stores, numbers, inner)  # before any store gives back some of them
             try:
                 parts = np.zeros((len(stores), len(ids)), np.int64)
                 self._parted = [(*of, mine) for of, mine in zip(stores, parts, strict=True)]
@@ -52,6 +64,13 @@ class Parting:
                 self._parted = []
                 raise
             self._parted = []
+
+
+def refuse(stores: Sequence[tuple[Refusing, str]], numbers: Ints, inner: Ints) -> None:
+    """Raise the ``SlotError`` of giving ids back to several stores, if there is one to raise; nothing is done."""
+    for k, (store, where) in enumerate(stores):
+        with among(where):
+            store.refuse(inner[numbers == k])
 
 
 @contextmanager

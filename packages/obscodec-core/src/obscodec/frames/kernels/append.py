@@ -244,4 +244,4 @@ def announce() -> None:
     if append_frames.stats.cache_path is None:
         _log.warning(f"obscodec is compiling its kernels: {UNCACHED}")
     elif not is_on_disk("obscodec.frames", append_frames.py_func.__name__):
-        _log.warning("obscodec is compiling its kernels for this machine: 10 to 20 seconds, the first time only")
+        _log.warning("obscodec is compiling its kernels for this machine: 10 to 30 seconds, the first time only")

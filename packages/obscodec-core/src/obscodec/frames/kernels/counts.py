@@ -67,13 +67,9 @@ def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
     Returns ``n``, or ``i`` if ``ids[i]`` is of no frame, or is named more often than it has references.
     """
     counts = tables[FRAMES][COUNTS]
-    for i in range(len(ids)):
-        if ids[i] != 0:
-            if not is_frame(ids[i], counts):
-                for k in range(i):
-                    counts[ids[k]] += 2 * (ids[k] != 0)
-                return i
-            counts[ids[i]] -= 2
+    known = _count_less(ids, counts)
+    if known < len(ids):
+        return known
     for frame_id in ids:
         if frame_id != 0 and counts[frame_id] == 0:
             counts[frame_id] = -1  # each frame dies once, however often it is named
@@ -82,6 +78,32 @@ def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
         if counts[frame_id] < 0:
             counts[frame_id] = 0
     return len(ids)
+
+
+@compiled
+def count_releasable(ids: Ints, counts: Table) -> int:
+    """What :func:`release_frames` would return; nothing is changed."""
+    known = _count_less(ids, counts)
+    if known == len(ids):
+        _count_more(ids, counts)
+    return known
+
+
+@compiled
+def _count_less(ids: Ints, counts: Table) -> int:
+    for i in range(len(ids)):
+        if ids[i] != 0:
+            if not is_frame(ids[i], counts):
+                _count_more(ids[:i], counts)
+                return i
+            counts[ids[i]] -= 2
+    return len(ids)
+
+
+@compiled
+def _count_more(ids: Ints, counts: Table) -> None:
+    for frame_id in ids:
+        counts[frame_id] += 2 * (frame_id != 0)
 
 
 @compiled

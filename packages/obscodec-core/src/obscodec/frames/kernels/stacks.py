@@ -13,7 +13,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.counts import COUNTS, FRAMES, PREVIOUS, Table, Tables, release_frames
+from obscodec.frames.kernels.counts import (
+    COUNTS,
+    FRAMES,
+    PREVIOUS,
+    Table,
+    Tables,
+    count_releasable,
+    release_frames,
+)
 from obscodec.kernels import address, compiled, fill_zeros, inlined
 from obscodec.segments import Ints
 
@@ -128,9 +136,9 @@ def expand_stacks(ids: Ints, previous: Table, listed: Listed, n_rows: int, frame
 
 @compiled
 def release_stacks(
-    ids: Ints, frames: npt.NDArray[np.int64], block_frames: int, tables: Tables, stacks: StackTables
+    ids: Ints, frames: npt.NDArray[np.int64], block_frames: int, tables: Tables, stacks: StackTables, only_looks: bool
 ) -> tuple[int, int]:
-    """Take one reference from each of ``ids``, and set them to 0; or change nothing.
+    """Take one reference from each of ``ids``, and set them to 0; or change nothing, or only look what is wrong.
 
     ``frames``, ``i64[n, depth]``, is filled with their frames. Returns what is wrong, 0 for nothing; and with which of
     ``ids``, or for ``NO_SUCH_FRAME`` with which of all frames.
@@ -146,10 +154,11 @@ def release_stacks(
                 return LISTED_TWICE, i
             listed[-1 - ids[i], 0] = -1
     flat = frames.reshape(-1)
-    known = release_frames(flat, block_frames, tables)
-    if known < len(flat):
+    counts = tables[FRAMES][COUNTS]
+    known = count_releasable(flat, counts) if only_looks else release_frames(flat, block_frames, tables)
+    if only_looks or known < len(flat):
         _put_back(ids, frames, listed)
-        return NO_SUCH_FRAME, known
+        return (NO_SUCH_FRAME if known < len(flat) else 0), known
     for i in range(len(ids)):
         tallies[N_STACKS] -= ids[i] != 0
         if ids[i] < 0:

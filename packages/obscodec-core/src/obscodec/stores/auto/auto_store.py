@@ -185,10 +185,7 @@ class AutoStore(Store):
         if self._last is None:
             self._move.wait()
         if self._last is None:
-            raise SpecError(
-                f"it is not decided yet how tensors are stored: that takes {self._n_shown[0]} of them, more while most "
-                f"are alike, and there are {self._first.n}: store more, or pass decide_after, and call decide()"
-            )
+            raise SpecError(f"it is not decided yet how tensors are stored: {self._waits_for}")
         return self._newest.device_reader(self._first.inner(ids))
 
     def _give_back(self, ids: Ints) -> None:
@@ -220,7 +217,7 @@ class AutoStore(Store):
                 codec, of_block = self.options.codec or "auto", self.options.block_frames
                 of_block = None if codec == "auto" else frames_of_block(codec, of_block)
                 found = StoreStats(n, raw_bytes, raw_bytes, nbytes, 0, 0, codec=codec, block_frames=of_block)
-                return replace(found, growing_bytes=nbytes, is_decided=False)
+                return replace(found, growing_bytes=nbytes, is_decided=False, waits_for=self._waits_for)
             moved, choice, look, is_decided = store.stats(), self.choice, self._last_look, self.has_moved
         return replace(
             moved,
@@ -233,6 +230,14 @@ class AutoStore(Store):
             is_decided=is_decided,
             last_look=look,
         )
+
+    @property
+    def _waits_for(self) -> str:
+        if self._move.is_under_way:
+            return "codecs are tried in the background, as soon as kernels are compiled; decide() waits for it"
+        n, most = self._n_shown
+        more = "" if n == most else ", at more while most are alike"
+        return f"the store looks at {n} tensors first{more}, and has {self._first.n}; decide() chooses now"
 
     @property
     def _parts(self) -> tuple[Store, ...]:

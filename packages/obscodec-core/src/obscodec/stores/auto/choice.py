@@ -1,7 +1,7 @@
 """The codec ``auto``: which codec stores some frames best."""
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -15,53 +15,10 @@ from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.stats import Choice, Trial
 from obscodec.stores.auto.ahead import change, compile_ahead
-from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+from obscodec.stores.auto.candidates import CANDIDATES, PATCHES, Candidate
+from obscodec.stores.frame_store import FrameStore
 
 FAST = "fast"  # the budget for which no slow codec is tried
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A codec to try, and the cost of reading with it.
-
-    The cost is the time to read a batch, divided by the time to gather it from an uncompressed array, measured once by
-    benchmarks/costs.py: of stacks of games for codecs of patches, the median of textured images one by one for the
-    others. So the choice depends on the data alone, not on how busy the machine is.
-
-    A patch has much to write where much of a frame changes: textured images cost as much more as ``of_patch`` says for
-    patches that are as large as the frames.
-    """
-
-    spec: str
-    block_frames: int
-    cost: float
-    of_patch: float = 0.0
-
-    @property
-    def of_patches(self) -> bool:
-        """Whether the cost is that of stacks of games, with all frames of a block."""
-        return self.spec.startswith(_PATCHES) or self.spec == "raw"
-
-    def cost_of(self, n: int) -> float:
-        """The cost if ``n`` consecutive frames are read together: a codec of blocks decodes those before them, too."""
-        return self.cost if self.of_patches else self.cost * (1 + (self.block_frames - 1) / (2 * n))
-
-    def with_patches(self, size: float) -> "Candidate":
-        """This codec on frames whose patches have so much of their size, before any other codec makes them smaller."""
-        return replace(self, cost=self.cost + self.of_patch * size)
-
-
-_PATCHES = "delta-rle"
-CANDIDATES = (
-    Candidate("raw", 1, 0.72),
-    Candidate(_PATCHES, DEFAULT_BLOCK_FRAMES, 0.41, 0.83),
-    Candidate(f"{_PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.56, 3.3),
-    Candidate(f"{_PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.8, 8.1),
-    *(Candidate("zstd:3", n, 7.3) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    Candidate("shuffle|zstd:1", 1, 7.9),
-    *(Candidate("palette", n, 6.6) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    *(Candidate("pred", n, 5.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-)
 _OF_IMAGES = ("palette", "pred")  # one that suits images mostly makes them smaller than those behind it
 # A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a gather takes less time,
 # and all costs are higher, some twice as high.
@@ -180,7 +137,7 @@ def _try_quick(candidates: list[Candidate], frames: npt.NDArray[np.generic]) -> 
             others.append(candidate.with_patches(size))
             continue
         trial = _try(candidate.with_patches(size), frames)
-        if candidate.spec == _PATCHES:  # stands before those that make patches smaller
+        if candidate.spec == PATCHES:  # stands before those that make patches smaller
             size = trial.frame_bytes / max(1, frames[:1].nbytes)
             cost = candidate.with_patches(size).cost
             trial = replace(trial, cost=cost, fits=cost <= _MAX_COST)

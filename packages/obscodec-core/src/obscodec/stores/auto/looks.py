@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -45,13 +44,12 @@ class Looks:
         self._n_looked = 0
         self._since = 0, 0  # what was encoded when the window began
         self._job: Job[None] | None = None
-        self._process = 0  # of the job
         log.watch(self._note)
 
     def _note(self) -> None:
         """Look again if that is due; called with the lock of the log, by whoever stores frames."""
         log, job = self._log(), self._job
-        if log is None or (job is not None and not job.is_done and self._process == os.getpid()):
+        if log is None or (job is not None and job.is_under_way):
             return
         (n, nbytes), (n_before, nbytes_before) = log.encoded, self._since
         is_due = n >= self._next
@@ -68,7 +66,7 @@ class Looks:
         with suppress(RuntimeError, MemoryError):  # there can be no other thread
             job = Job(partial(_look, self._store, frame_bytes))
             LOOKER.put(job)
-            self._job, self._process = job, os.getpid()
+            self._job = job
 
 
 def _look(known: ref[Looking], frame_bytes: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Protocol
 from weakref import ref
@@ -49,7 +48,6 @@ class Move:
         self.lock = PicklableLock(LockOrder.MOVING)
         self._store = ref(store)
         self._job: Job[None] | None = None
-        self._process = 0  # of the job
 
     def begin(self, plan: StoragePlan | None = None) -> None:
         """Begin to work as ``plan`` says, or else as the first tensors show, unless the work is under way, or done.
@@ -58,7 +56,7 @@ class Move:
             HeapFull: the chosen store has not enough room; raised here if the caller does the work.
         """
         store, job = self._store(), self._job
-        if (store is not None and store.has_moved) or (job is not None and self._process == os.getpid()):
+        if (store is not None and store.has_moved) or (job is not None and job.is_here):
             return
         job = Job(partial(_work, self._store, self.lock, plan))
         try:
@@ -66,13 +64,18 @@ class Move:
         except RuntimeError:  # there can be no other thread
             job.run()
             job.result()
-        self._job, self._process = job, os.getpid()
+        self._job = job
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the work has begun, and has not ended."""
+        return self._job is not None and self._job.is_under_way
 
     def check(self) -> None:
         """Raise the exception that has ended the work, if one has; the work can begin again then."""
         release_left_locks()  # for which the work might wait
         job = self._job
-        if job is not None and job.is_done and self._process == os.getpid():
+        if job is not None and job.is_done and job.is_here:
             self._job = None
             if (error := job.error) is not None:
                 kind = next((kind for kind in (HeapFull, MemoryError) if isinstance(error, kind)), RuntimeError)
@@ -86,7 +89,7 @@ class Move:
         """
         release_left_locks()
         job = self._job
-        if job is not None and self._process == os.getpid():
+        if job is not None and job.is_here:
             job.wait()
             self.check()
 

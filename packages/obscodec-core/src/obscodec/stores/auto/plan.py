@@ -23,7 +23,6 @@ from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
 from obscodec.stores.narrow.find_narrow import find_narrow
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
-from obscodec.stores.store import Store
 
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few tensors that have no codes in a NarrowStore
 _MIN_SHIFTS = 4  # in a frame stack
@@ -104,7 +103,7 @@ class StoragePlan:
         first_id: int = 1,
         first_wide: int = 1,
         first_row: int = 0,
-    ) -> Store:
+    ) -> FrameStore | NarrowStore:
         """An empty store for tensors of ``layout``; see ``FrameStore`` for the first id and row of frames.
 
         ``first_wide`` is the first id of tensors that have no codes, if numbers do. It decodes on the device of the

@@ -20,7 +20,6 @@ from obscodec.stores.frame_store import FrameStore
 from obscodec.stores.ids import FIRST_ID
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.parting import Parting, among
-from obscodec.stores.store import Store
 
 MOST_STORES = 8  # with tensors of different times
 _MOST_FIRST = 1 << 24  # tables have a row for each id, also of former stores
@@ -31,7 +30,7 @@ _WHERE = "ids of a store whose codec was chosen at another time"
 class Member(NamedTuple):
     """A store, how it keeps tensors, and its first ids and row: see ``StoragePlan.new_store``."""
 
-    store: Store
+    store: FrameStore | NarrowStore
     plan: StoragePlan
     first_id: int
     first_wide: int
@@ -65,8 +64,7 @@ class Member(NamedTuple):
     def logs(self) -> list[FrameLog]:
         """Of all frames; that of the codes first."""
         store = self.store
-        parts = (store.codes, store.wide) if isinstance(store, NarrowStore) else (store,)
-        return [part.log for part in parts if isinstance(part, FrameStore)]
+        return [part.log for part in ((store.codes, store.wide) if isinstance(store, NarrowStore) else (store,))]
 
     def close_for(self, follower: Member) -> bool:
         """Take no other tensors; False if so many have come that the follower would have ids of theirs."""

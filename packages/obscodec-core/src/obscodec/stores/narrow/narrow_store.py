@@ -11,9 +11,10 @@ from obscodec.fixed import Fixed
 from obscodec.segments import Ints
 from obscodec.state import State, part_of
 from obscodec.stats import StoreStats
-from obscodec.stores.ids import are_narrow, as_ids, narrow_ids, wide_ids
+from obscodec.stores.frame_store import FrameStore
+from obscodec.stores.ids import are_narrow, narrow_ids, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
-from obscodec.stores.parting import Parting, among
+from obscodec.stores.parting import Parting, among, refuse
 from obscodec.stores.store import MAKE_ANOTHER, Store
 
 
@@ -21,7 +22,7 @@ class NarrowStore(Store):
     """Wide tensors: a tensor that fits a :class:`Narrow` is stored as codes, another one as it is.
 
     Each tensor comes back bit for bit: when it is appended, the store checks that its codes stand for the same bits.
-    Safe to use from several threads if both inner stores are. Decodes on the CPU, wherever these do.
+    Safe to use from several threads. Decodes on the CPU, wherever the inner stores do.
 
     Args:
         narrow: which numbers have codes.
@@ -35,13 +36,13 @@ class NarrowStore(Store):
     """
 
     narrow: Fixed[Narrow] = Fixed(MAKE_ANOTHER)
-    codes: Fixed[Store] = Fixed(MAKE_ANOTHER)
-    wide: Fixed[Store] = Fixed(MAKE_ANOTHER)
+    codes: Fixed[FrameStore] = Fixed(MAKE_ANOTHER)
+    wide: Fixed[FrameStore] = Fixed(MAKE_ANOTHER)
 
-    def __init__(self, narrow: Narrow, codes: Store, wide: Store, *, threads: int | None = None) -> None:
+    def __init__(self, narrow: Narrow, codes: FrameStore, wide: FrameStore, *, threads: int | None = None) -> None:
         check_kind("narrow", narrow, Narrow, "a Narrow")
-        check_kind("codes", codes, Store, "a Store")
-        check_kind("wide", wide, Store, "a Store")
+        check_kind("codes", codes, FrameStore, "a FrameStore")
+        check_kind("wide", wide, FrameStore, "a FrameStore")
         if codes.layout.shape != wide.layout.shape:
             raise ShapeError(f"codes of shape {codes.layout.shape} can't stand for tensors of {wide.layout.shape}")
         if (codes.layout.dtype, wide.layout.dtype) != (narrow.code_dtype, narrow.dtype):
@@ -100,19 +101,17 @@ class NarrowStore(Store):
                 out[~narrow] = self.wide.read(inner[~narrow])
             self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
 
-    def release(self, ids: npt.ArrayLike) -> None:
-        """See ``Store.release``."""
-        released = as_ids(ids).copy()
-        narrow = are_narrow(released, code_0_is_zero=self._code_0_is_zero)
-        if narrow.any() and not narrow.all():
-            with among(_WIDE):
-                self.wide.read(released[~narrow] >> 1)  # refuses a bad id before codes are released
-        with self.changing:
-            self.settle(released)
+    def refuse(self, ids: Ints) -> None:
+        """See ``FrameStore.refuse``."""
+        refuse(*self._parted(ids))
 
     def _give_back(self, ids: Ints) -> None:
+        self._parting.give_back(ids, *self._parted(ids))
+
+    def _parted(self, ids: Ints) -> tuple[list[tuple[FrameStore, str]], Ints, Ints]:
+        """Both stores, and for each id which of them has it, and its id there."""
         are_wide = ~are_narrow(ids, code_0_is_zero=self._code_0_is_zero)
-        self._parting.give_back(ids, ((self.codes, _CODES), (self.wide, _WIDE)), are_wide.astype(np.int64), ids >> 1)
+        return [(self.codes, _CODES), (self.wide, _WIDE)], are_wide.astype(np.int64), ids >> 1
 
     def arguments(self) -> State:
         """See ``Store.arguments``."""
