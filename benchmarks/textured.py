@@ -21,7 +21,7 @@ from gallery import write_gallery
 from obscodec import Field, FrameStore, Layout, RingBuffer, available, codec
 from obscodec.codecs import Codec, parse
 from obscodec.stats import StoreStats
-from obscodec.stores import n_shown_of
+from obscodec.stores import Shown
 from result_tables import MISSING, Row, as_csv, circumstances
 from sizes import fit_blocks
 from textured_frames import SETS, Frame, Recorded, measured_frames, recorded, training_frames
@@ -111,7 +111,7 @@ def of_auto(played: Recorded, depth: int) -> Row:
     frames = played.frames
     shape = frames.shape[1:] if depth == 1 else (depth, *frames.shape[1:])
     buffer = RingBuffer(len(frames), {"obs": Field(shape, np.uint8)}, threads=1)
-    n_first, _ = n_shown_of(buffer.fields["obs"].layout)
+    n_first = Shown.of(buffer.fields["obs"].layout).n
     for _ in range(-(-n_first // len(frames))):  # a short film is played again, until the buffer has seen enough
         for observation in observations(played, depth):
             buffer.append(obs=observation.reshape(shape))

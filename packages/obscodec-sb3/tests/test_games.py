@@ -7,7 +7,7 @@ from atari_frames import frames
 from gymnasium import spaces
 from gymnasium.wrappers import FrameStackObservation
 from obscodec.stats import StoreStats
-from obscodec.stores.auto import first_tensors
+from obscodec.stores.auto import shown
 from obscodec_sb3 import CompressedReplayBuffer
 from same_samples import assert_same_samples
 from stable_baselines3.common.buffers import ReplayBuffer
@@ -52,7 +52,7 @@ def episodes(pictures, rng):
 @pytest.mark.parametrize("n_envs", [1, 4])
 @pytest.mark.parametrize("kind", PICTURES)
 def test_a_played_buffer_equals_the_stock_one(monkeypatch, kind, n_envs, codec):
-    monkeypatch.setattr(first_tensors, "_MAX_SHOWN", 64)  # tensors that are kept as they are before a codec is at work
+    monkeypatch.setattr(shown, "_MAX", 64)  # tensors that are kept as they are before a codec is at work
     capacity, n_steps = 150 * n_envs, 390  # around the ring two and a half times
     stock = ReplayBuffer(capacity, *SPACES, device="cpu", n_envs=n_envs)
     ours = CompressedReplayBuffer(capacity, *SPACES, device="cpu", n_envs=n_envs, codec=codec, threads=2)

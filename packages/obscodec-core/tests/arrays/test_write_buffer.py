@@ -11,7 +11,7 @@ import pytest
 from obscodec import AutoStore, DTypeError, FrameStack, FrameStore, Layout, ShapeError, TensorArray
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.runtime import PicklableLock
-from obscodec.stores.auto import first_tensors
+from obscodec.stores.auto import shown
 from together import together
 
 LAYOUT = Layout((3, 8, 8), np.uint8)
@@ -39,7 +39,7 @@ def random_rows(rng):
 @pytest.mark.parametrize("kind", STORES)
 def test_arrays_whose_rows_wait_equal_plain_ones(monkeypatch, kind, few_rows):
     """Half of the rows are those of the assignment before, as the observations of a replay buffer are."""
-    monkeypatch.setattr(first_tensors, "_MAX_SHOWN", 20)
+    monkeypatch.setattr(shown, "_MAX", 20)
     if few_rows:
         monkeypatch.setattr(write_buffer, "_MAX_NBYTES", FEW_ROWS)
     rng = np.random.default_rng(0)

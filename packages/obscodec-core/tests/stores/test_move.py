@@ -14,6 +14,7 @@ from new_python import run_python
 from obscodec import AutoStore, HeapFull, Layout
 from obscodec.stores.auto import auto_store, first_tensors
 from obscodec.stores.auto.first_tensors import FirstTensors
+from obscodec.stores.auto.shown import Shown
 from obscodec.stores.ids import FIRST_ID
 
 pytestmark = pytest.mark.in_background
@@ -130,7 +131,7 @@ def test_a_chosen_store_without_room_says_so_and_loses_nothing(monkeypatch):
     monkeypatch.setattr(first_tensors, "_PART_NBYTES", LAYOUT.nbytes)
     x = np.random.default_rng(0).integers(256, size=(N_FIRST, *LAYOUT.shape), dtype=np.uint8)
     store = new_store(codec="raw", block_frames=1, max_bytes=N_FIRST * LAYOUT.nbytes // 2)
-    store._first._n_needed = N_FIRST
+    store._shown._n_needed = N_FIRST
     store._first.most = 4 * N_FIRST
     ids = store.append(x)
     with pytest.raises(HeapFull, match="could not be moved"):
@@ -173,7 +174,7 @@ def test_a_tensor_that_is_released_while_it_moves_goes(monkeypatch):
 
 
 def test_ids_of_the_chosen_store_are_left_as_they_are():
-    first, ids = FirstTensors(LAYOUT, 7, 7, 7), np.zeros(7, np.int64)
+    first, ids = FirstTensors(LAYOUT, 7, Shown(7, 7)), np.zeros(7, np.int64)
     for some in (ids[:6], ids[6:]):
         first.take(tensors(6), np.zeros_like(some), np.zeros(6, np.int64), some)
     others = FIRST_ID + np.arange(7, 40)

@@ -5,9 +5,9 @@ A store gives an id for a tensor, and the tensor for the id. It never knows arra
 
 from obscodec.stores.auto.ahead import compile_here
 from obscodec.stores.auto.auto_store import AutoStore
-from obscodec.stores.auto.first_tensors import n_shown_of, shown_first
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
+from obscodec.stores.auto.shown import Shown, shown_first
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
 from obscodec.stores.frame_store import FrameStore
@@ -23,13 +23,13 @@ __all__ = [
     "Guard",
     "Narrow",
     "Place",
+    "Shown",
     "StoragePlan",
     "Store",
     "StoreOptions",
     "compile_here",
     "find_plan",
     "frames_of_block",
-    "n_shown_of",
     "new_batch",
     "shown_first",
     "store_of",

@@ -15,7 +15,7 @@ from obscodec.cli.doctor.sources import Following
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
-from obscodec.stores import AutoStore, StoragePlan, Store, StoreOptions, find_plan, n_shown_of, shown_first
+from obscodec.stores import AutoStore, Shown, StoragePlan, Store, StoreOptions, find_plan, shown_first
 
 Array = npt.NDArray[np.generic]
 Steps = tuple[Array, Array]  # observations, and the next one of each
@@ -195,7 +195,7 @@ def _item_bytes(plan: StoragePlan, layout: Layout, items: Array, following: Arra
     late = 2 * len(items) + 1  # the store is told what to do
     obs = Field(layout.shape, layout.dtype, min_nbytes=0, decide_after=late)
     buffer = RingBuffer(len(items), {"obs": obs, "next": Field(layout.shape, layout.dtype, next_of="obs")})
-    n_raw = n_shown_of(layout)[0] // 2  # steps of two tensors that wait until it decides
+    n_raw = Shown.of(layout).n // 2  # steps of two tensors that wait until it decides
     for part in (slice(n_raw), slice(n_raw, None)):
         buffer.extend(obs=items[part], next=following[part])
         for store in buffer.stores:

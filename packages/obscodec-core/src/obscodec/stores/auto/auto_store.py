@@ -20,11 +20,12 @@ from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, Look, StoreStats
 from obscodec.stores.auto.ahead import NOW, prepare
-from obscodec.stores.auto.first_tensors import FirstTensors, Part, n_shown_of
+from obscodec.stores.auto.first_tensors import FirstTensors, Part
 from obscodec.stores.auto.looks import Looks
 from obscodec.stores.auto.move import Move
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
+from obscodec.stores.auto.shown import Shown
 from obscodec.stores.auto.succession import MOST_STORES, Member, Succession, restored
 from obscodec.stores.ids import FIRST_ID
 from obscodec.stores.store import MAKE_ANOTHER, Store
@@ -105,14 +106,14 @@ class AutoStore(Store):
         self._kept = checked if decoding == self.device else replace(checked, device=decoding, heap="device")
         if isinstance(checked.frame_stack, FrameStack):
             checked.frame_stack.frame_layout(layout)
-        n_first, most_alike = n_shown_of(layout)
-        if checked.decide_after is not None:
-            n_first = most_alike = checked.decide_after
+        enough = checked.decide_after
+        shown = Shown.of(layout) if enough is None else Shown(enough, enough)
         most = (_MOST_NBYTES if checked.max_bytes is None else checked.max_bytes) // max(1, layout.nbytes)
         if checked.max_bytes is not None:
-            n_first = most_alike = int(np.clip(most, 1, n_first))
-        self._n_shown = n_first, most_alike
-        self._first = FirstTensors(layout, int(np.clip(most, most_alike, max(_MOST_FIRST, n_first))), *self._n_shown)
+            enough = int(np.clip(most, 1, shown.n))
+            shown = Shown(enough, enough)
+        self._shown = shown
+        self._first = FirstTensors(layout, int(np.clip(most, shown.most, max(_MOST_FIRST, shown.n))), shown)
         self._members: tuple[Member, ...] = ()  # the chosen stores, the oldest first, to which first tensors move
         self._newest: Store  # the last one, as soon as there is one
         self._store: Store | Succession | None = None  # all of them
@@ -235,9 +236,8 @@ class AutoStore(Store):
     def _waits_for(self) -> str:
         if self._move.is_under_way:
             return "codecs are tried in the background, as soon as kernels are compiled; decide() waits for it"
-        n, most = self._n_shown
-        more = "" if n == most else ", at more while most are alike"
-        return f"the store looks at {n} tensors first{more}, and has {self._first.n}; decide() chooses now"
+        more = "" if self._shown.n == self._shown.most else ", at more while most are alike"
+        return f"the store looks at {self._shown.n} tensors first{more}, and has {self._first.n}; decide() chooses now"
 
     @property
     def _parts(self) -> tuple[Store, ...]:
@@ -313,7 +313,7 @@ class AutoStore(Store):
         newest, parting = members[-1], self._store.parting if isinstance(self._store, Succession) else None
         log, choice = newest.logs[0], newest.plan.choice
         if self._looks_again and choice is not None and log is not self.log:
-            Looks(self, log, self._n_shown[0], choice.chosen.frame_bytes)
+            Looks(self, log, self._shown.n, choice.chosen.frame_bytes)
         store = Succession(members, parting) if len(members) > 1 or parting else newest.store
         stores = {"_members": members, "_newest": newest.store, "_store": store, "_last": store}
         vars(self).update(stores, log=log, **others)
@@ -373,7 +373,7 @@ class AutoStore(Store):
             first = self._first
             n = min(len(ids), first.most - first.n)
             first.take(tensors, which[:n], sequences, ids[:n])
-            is_due = self._store is not None or first.show_enough
+            is_due = self._store is not None or self._shown.are_enough(first.n)
         if is_due:
             self._move.begin()
         if n < len(ids):
@@ -397,7 +397,7 @@ class AutoStore(Store):
 
     def _restore(self, state: State) -> None:
         most = number_of(state, "n_first", 1, _MOST_IDS)
-        self._first = FirstTensors(self.layout, most, *self._n_shown)
+        self._first = FirstTensors(self.layout, most, self._shown)
         self._first.restore(state)
         if state.get("plan") is None:
             return

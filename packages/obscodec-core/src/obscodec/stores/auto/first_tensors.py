@@ -1,6 +1,6 @@
 """FirstTensors: the tensors of an AutoStore until they move to the store that it chooses, and their ids afterwards."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,34 +11,13 @@ from obscodec.layout import Layout
 from obscodec.runtime import assign, new_chunk
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of
+from obscodec.stores.auto.shown import Shown, Tensors
 from obscodec.stores.ids import FIRST_ID, NO_TENSOR
 
 _CHUNK_NBYTES, _PART_NBYTES = 1 << 20, 1 << 18
 _MOST_OF_CHUNK = 1 << 12
 _MORE = 1 << 8, 1 << 12  # tensors that may come while others move: small ones move fast
-_MOST_SEQUENCES = 1 << 16
-_MIN_SHOWN, _MAX_SHOWN, _MAX_SHOWN_NBYTES = 16, 256, 1 << 24
-_MORE_ALIKE = 8  # times as many, if most of them are alike
-_MAX_ALIKE_NBYTES = 1 << 30
-
-Tensors = npt.NDArray[np.generic]
-
-
-def n_shown_of(layout: Layout) -> tuple[int, int]:
-    """How many tensors show how to keep all: 256, or as many as have 16 MB, but 16 at least; more if most are alike."""
-    n = int(np.clip(_MAX_SHOWN_NBYTES // max(1, layout.nbytes), _MIN_SHOWN, _MAX_SHOWN))
-    return n, max(n, min(_MORE_ALIKE * n, _MAX_ALIKE_NBYTES // max(1, layout.nbytes)))
-
-
-def shown_first(layout: Layout, tensors: Iterable[Tensors]) -> Tensors:
-    """Those of some tensors, in the order of time, that a store would look at before it decides."""
-    n_shown, most_shown = n_shown_of(layout)
-    first = FirstTensors(layout, most_shown, n_shown, most_shown)
-    for tensor in tensors:
-        first.take(tensor[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64))
-        if first.show_enough:
-            break
-    return first.shown()[0]
+_MOST_SEQUENCES, _NO_ID = 1 << 16, 1 << 30  # no first tensor has an id as large
 
 
 class Part(NamedTuple):
@@ -63,8 +42,7 @@ class FirstTensors:
     Args:
         layout: of a tensor.
         most: how many tensors may ever come; ids from ``FIRST_ID + most`` on are of the other store.
-        n_shown: how many tensors show how to keep all of them, if half of these differ from all before them.
-        most_shown: how many do in any case, no fewer than ``n_shown``.
+        shown: looks at them until they show how to keep all.
 
     Attributes:
         n: how many have come.
@@ -73,9 +51,9 @@ class FirstTensors:
         dead: ids in the other store of tensors that were released while they moved, to be given back in the end.
     """
 
-    def __init__(self, layout: Layout, most: int, n_shown: int, most_shown: int) -> None:
+    def __init__(self, layout: Layout, most: int, shown: Shown) -> None:
         self.most = most
-        self._n_shown, self._most_shown = n_shown, most_shown
+        self._shown = shown
         self.n = self.n_moved = self.n_left = 0
         self.dead = np.zeros(0, np.int64)
         self._layout = layout
@@ -85,8 +63,6 @@ class FirstTensors:
         self._sequences = np.zeros(0, np.int64)
         self._gone = np.ones(0, bool)  # which have no reference
         self._moved = np.zeros(0, np.int64)  # the ids in the other store
-        self._new: dict[int, int] = {}  # by the hash of a tensor, the number of the first one that had it
-        self._n_needed = most_shown  # tensors, to show how to keep all
 
     @property
     def nbytes(self) -> int:
@@ -105,42 +81,24 @@ class FirstTensors:
             self._chunks.append(self._new_tensors(self._of_chunk))
         if len(self._gone) < end:
             self._grow(max(2 * len(self._gone), end))
-        at, looks = 0, not self.n_moved and self._n_shown < self._most_shown and begin < self._most_shown
+        at = 0
         for chunk, rows in self._rows(begin, end):
             n = rows.stop - rows.start
             np.take(tensors, which[at : at + n], axis=0, out=chunk[rows], mode="clip")  # without another copy
-            if looks:
-                self._look(begin + at, chunk[rows])
+            if not self.n_moved:
+                self._shown.look(begin + at, chunk[rows])
             at += n
         self._sequences[begin:end] = sequences[which]
         self.n = end
         assign((self._gone, slice(begin, end), False), (ids, ..., np.arange(begin, end) + FIRST_ID))
 
-    @property
-    def show_enough(self) -> bool:
-        """Whether the tensors so far show how to keep all of them."""
-        return self.n >= self._n_needed
-
     def shown(self) -> tuple[Tensors, Ints]:
-        """Copies of the tensors that show how to keep all of them, and their sequences, as long as none has moved.
-
-        All that differ from those before them, and the first others, ``n_shown`` together.
-        """
-        n = min(self.n, self._n_needed)  # an interrupted call may have looked at more
-        new = np.array([number for number in self._new.values() if number < n], np.int64)
-        others = np.setdiff1d(np.arange(n), new)[: max(0, self._n_shown - len(new))]
-        which = np.sort(np.append(new, others))
+        """Copies of the tensors that show how to keep all of them, and their sequences, as long as none has moved."""
+        which = self._shown.numbers(self.n)
         tensors = self._new_tensors(len(which))
         for k, number in enumerate(which.tolist()):
             tensors[k] = self._at(number)
         return tensors, self._sequences[which]
-
-    def _look(self, number: int, tensors: Tensors) -> None:
-        """Remember which tensors, from a number on, differ from those before them."""
-        for k, tensor in enumerate(tensors):
-            self._new.setdefault(hash(tensor.tobytes()), number + k)
-            if 2 * len(self._new) >= self._n_shown:  # for the first time
-                self._n_needed = min(self._n_needed, max(self._n_shown, number + k + 1))
 
     def are_here(self, ids: Ints) -> npt.NDArray[np.bool_]:
         """``bool[n]``, which of some ids are of tensors that wait, or of the tensor of zeros; the others have moved.
@@ -150,7 +108,7 @@ class FirstTensors:
         """
         self.inner(ids)  # refuses those of no tensor
         first = self._are_first(ids)
-        here: npt.NDArray[np.bool_] = ids == NO_TENSOR
+        here = np.equal(ids, NO_TENSOR)
         here[first] = ids[first] >= FIRST_ID + self.n_moved
         return here
 
@@ -165,9 +123,8 @@ class FirstTensors:
         Raises:
             SlotError: an id is of a tensor that is gone.
         """
-        is_empty = not self.n_left and self.n_moved == self.n
-        if is_empty or (len(ids) and ids.min() >= FIRST_ID + self.n):  # as in most batches
-            return ids
+        if (not self.n_left and self.n_moved == self.n) or ids.min(initial=_NO_ID) >= FIRST_ID + self.n:
+            return ids  # as of most batches
         found, first = ids.copy(), (ids >= FIRST_ID) & (ids < FIRST_ID + self.n)
         numbers = ids[first] - FIRST_ID
         if (gone := self._gone[numbers]).any():
@@ -223,17 +180,17 @@ class FirstTensors:
 
     def forget(self) -> None:
         """Free the memory of tensors: all have moved, and none will come."""
-        self._chunks, self._sequences, self._new = [], self._sequences[:0].copy(), {}
+        self._chunks, self._sequences = [], self._sequences[:0].copy()
+        self._shown.forget()
 
     def state(self) -> State:
         """The tensors that wait, and the ids of the others: see ``obscodec.state``."""
         begin, end = self.n_moved, self.n
-        parts = [np.empty((0, *self._layout.shape), self._layout.dtype)]
-        parts += [chunk[rows] for chunk, rows in self._rows(begin, end)]
+        none = np.empty((0, *self._layout.shape), self._layout.dtype)
         return {
             "n_first": self.most,
             "n_taken": end,
-            "first": np.concatenate(parts),
+            "first": np.concatenate([none, *(chunk[rows] for chunk, rows in self._rows(begin, end))]),
             "sequences": self._sequences[begin:end].copy(),
             "gone": self._gone[:end].copy(),
             "moved": self._moved[:end].copy(),
@@ -290,5 +247,4 @@ class FirstTensors:
         )
 
     def _are_first(self, ids: Ints) -> npt.NDArray[np.bool_]:
-        first: npt.NDArray[np.bool_] = (ids >= FIRST_ID) & (ids < FIRST_ID + self.n)
-        return first
+        return np.greater_equal(ids, FIRST_ID) & np.less(ids, FIRST_ID + self.n)
