@@ -1,13 +1,16 @@
 """Work in the background ends, whatever happens to those who wait for it."""
 
+import _thread
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from faults import at_any_time, at_every_line
 from forked import exit_status, forked
 from new_python import run_python
-from obscodec.runtime import Background
+from obscodec.runtime import Background, background
+from together import together
 
 
 def test_calls_are_made_one_after_the_other_in_another_thread():
@@ -23,6 +26,20 @@ def test_calls_are_made_one_after_the_other_in_another_thread():
     assert len({ident for _, ident in made} - {threading.get_ident()}) == 1
     assert jobs[0].result() == 0  # as often as somebody asks
     assert all(job.is_done for job in jobs)
+
+
+def test_two_threads_that_use_it_first_start_one_thread(monkeypatch):
+    start, started, done = _thread.start_new_thread, [], []
+
+    def slowly(*arguments):
+        time.sleep(0.05)
+        started.append(arguments)
+        return start(*arguments)
+
+    worker = Background()
+    monkeypatch.setattr(background, "_thread", SimpleNamespace(**{**vars(_thread), "start_new_thread": slowly}))
+    together(*[lambda: done.append(worker.submit(lambda: 7).result())] * 3)
+    assert (done, len(started)) == ([7, 7, 7], 1)
 
 
 def test_an_error_comes_with_the_result():
@@ -81,7 +98,8 @@ atexit.register(after_the_end)  # before others, so it is called after theirs
 
 import numpy as np
 from obscodec import encode
-from obscodec.runtime import Background
+from obscodec.runtime import Background, background
+from together import together
 
 def encode_for_ever():
     while True:

@@ -4,7 +4,6 @@ import copy
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from contextlib import suppress
 import pytest
 from forked import exit_status, forked
 from obscodec.kernels.compiler import COMPILING
-from obscodec.runtime import Background, LockOrder, PicklableLock, free_in_forks, imported
+from obscodec.runtime import Background, LockOrder, PicklableLock, free_in_forks
 from obscodec.runtime.lock import _locks
 from together import together
 
@@ -125,17 +124,6 @@ def test_a_fork_waits_for_a_call_in_the_background_that_takes_a_lock():
         in_child(lambda: job.is_done and is_free_of_lock_forks(lock) and background.submit(lambda: True).result()) == 0
     )
     assert job.result() == 7
-
-
-def test_a_fork_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
-    (tmp_path / "slow_module.py").write_text("import time\nhas_begun = True\ntime.sleep(0.3)\nvalue = 7\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    thread = threading.Thread(target=imported, args=("slow_module",))
-    thread.start()
-    while not hasattr(sys.modules.get("slow_module"), "has_begun"):
-        time.sleep(0.001)
-    assert in_child(lambda: imported("slow_module").value == 7) == 0
-    thread.join()
 
 
 def test_a_fork_of_a_signal_handler_ends_though_others_wait_for_its_thread():

@@ -295,6 +295,18 @@ def test_a_forked_process_goes_on_with_what_it_has(looks_often):
     assert exit_status(forked(use)) == 0
 
 
+def test_a_process_that_was_forked_while_a_store_was_closed_opens_it():
+    """Such as by a signal handler, which waits for a second for the locks of others."""
+    store, x = AutoStore(LAYOUT, decide_after=N_FIRST), game(400)
+    ids = append(store, x[:200])
+    store._members[-1].close_for(store._members[-1]._replace(first_wide=1 << 20, first_row=1 << 20))
+
+    def use() -> None:
+        np.testing.assert_array_equal(store.read(np.append(ids, append(store, x[200:]))), x)
+
+    assert exit_status(forked(use, seconds=20)) == 0
+
+
 def test_the_newest_frames_are_in_the_order_of_time_of_each_sequence():
     for block_frames in (1, 4):
         store, x = FrameStore(LAYOUT, codec="raw", block_frames=block_frames), game(96)
@@ -322,6 +334,15 @@ def test_a_state_whose_stores_have_the_same_ids_is_refused(looks_often):
     for first_id in (1, state["first_id"] // 9):
         with pytest.raises(CorruptStream):
             AutoStore(**store.arguments()).restore({**state, "first_id": first_id, "first_wide": first_id})
+
+
+def test_a_state_whose_first_tensors_moved_to_no_store_is_refused():
+    store = AutoStore(LAYOUT)
+    store.append(game(20))
+    state = store.state()
+    state["first"], state["sequences"] = state["first"][5:], state["sequences"][5:]
+    with pytest.raises(CorruptStream, match="no store to which"):
+        AutoStore(LAYOUT).restore(state)
 
 
 def test_a_store_whose_others_went_is_saved_and_copied(tmp_path):

@@ -56,9 +56,7 @@ def test_tensors_are_stored_and_read_while_the_codec_is_chosen(gate):
     ids = np.concatenate([store.append(x[i : i + 3]) for i in range(0, 600, 3)])
     stats = store.stats()
     assert not stats.is_decided
-    assert stats.encoding.endswith(
-        "codecs are tried in the background, as soon as kernels are compiled; decide() waits for it"
-    )
+    assert "the first tensors are looked at in the background" in stats.encoding
     assert stats.n_tensors == 600 == len(x)
     assert store.memory_bytes == x.nbytes
     check(store, ids, x)
@@ -116,6 +114,7 @@ def test_a_failed_choice_shows_at_the_next_call_and_begins_anew(monkeypatch):
     with pytest.raises(RuntimeError, match=r"chosen: integer division or modulo by zero") as raised:
         store.decide()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert "the store looks at the first tensors when the next one comes" in store.stats().encoding
     store._move.begin()
     store._move._job.wait()
     with pytest.raises(RuntimeError, match="division"):
@@ -265,6 +264,48 @@ def test_a_copy_in_the_middle_of_a_move_has_all_tensors(monkeypatch):
         copied.decide()
         assert copied.stats().is_decided
         check(copied, np.append(ids, more), np.concatenate([x, x[:50]]))
+
+
+def test_tensors_are_stored_while_those_that_show_how_are_copied(monkeypatch):
+    store, x, copies = new_store(), tensors(200), FirstTensors.copies
+    began, gate = threading.Event(), threading.Event()
+
+    def wait(first, which):
+        began.set()
+        assert gate.wait(60)
+        return copies(first, which)
+
+    monkeypatch.setattr(FirstTensors, "copies", wait)
+    ids = store.append(x[:100])
+    assert began.wait(60)
+    ids = np.append(ids, store.append(x[100:]))
+    check(store, ids, x)
+    gate.set()
+    store.decide()
+    check(store, ids, x)
+
+
+MODULES = """
+import sys
+import numpy as np
+from obscodec import AutoStore, Layout
+
+rng = np.random.default_rng(0)
+noisy = rng.integers(0, 20, (300, 32, 32, 3), np.uint8)
+scaled = (np.arange(300 * 32 * 32) % 251).reshape(300, 32, 32).astype(np.float32) / np.float32(255)
+stores = [AutoStore(Layout(x.shape[1:], x.dtype)) for x in (noisy, scaled)]
+before = set(sys.modules)
+for store, x in zip(stores, (noisy, scaled)):
+    store.append(x)
+    store.decide()
+    print(store.choice.chosen.spec)
+print({name for name in set(sys.modules) - before if name.partition(".")[0] not in ("numba", "llvmlite")})
+"""
+
+
+def test_the_background_imports_nothing():
+    """A process that is forked in the middle of an import would keep half of a module."""
+    assert run_python("-c", MODULES).endswith("\nset()\n")
 
 
 def test_a_store_that_nobody_holds_goes_while_it_chooses(gate):

@@ -18,11 +18,10 @@ from obscodec.arguments import as_count, as_envs, as_flag, refuse_unknown
 from obscodec.buffers import BufferKeywords, BufferOptions, Memory, making_room
 from obscodec.devices import check_place
 from obscodec.fixed import Fixed, Option
-from obscodec.kernels import load_numba
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.state import State, versioned
 from obscodec.stats import BufferStats
-from obscodec.stores import Store
+from obscodec.stores import Store, load_ahead
 from tensordict import is_tensor_collection
 from torch.utils._pytree import tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
@@ -164,7 +163,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         }
         given.setdefault("buffer_device", self.device if str(self.device).startswith("cuda") else "cpu")
         self._memory = Memory(given.pop("max_bytes", None), spill, [given.get("heap", "device")])
-        load_numba()  # here, and not in the first write, which makes the stores
+        load_ahead()  # here, and not in the first write, which makes the stores
         if self._memory.drops_steps:
             raise obscodec.SpecError(
                 "max_bytes needs spill, a folder for blocks that exceed it: pass spill, or leave max_bytes out and "

@@ -9,7 +9,7 @@ from obscodec.codecs.codec import Codec
 from obscodec.codecs.coding import check_encodable, decode, encode
 from obscodec.codecs.encoded import EncodedTensor
 from obscodec.codecs.packing import pack, unpack
-from obscodec.codecs.registry import available, codec_from_config, new_codec
+from obscodec.codecs.registry import available, check_codec, codec_from_config, new_codec
 from obscodec.codecs.spec import check_spec, parse
 from obscodec.codecs.stage import Filter, Levels
 
@@ -21,6 +21,7 @@ __all__ = [
     "Levels",
     "TailedCodec",
     "available",
+    "check_codec",
     "check_encodable",
     "check_spec",
     "codec_from_config",

@@ -1,6 +1,7 @@
 """The registry: the classes behind the names in a spec, built-in or from an entry point."""
 
 import base64
+import importlib
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from obscodec.codecs.stage import Filter
 from obscodec.errors import LayoutError, MissingPackage, SpecError
 from obscodec.installing import install_command
 from obscodec.layout import Layout
-from obscodec.runtime import imported
 
 ENTRY_POINT_GROUP = "obscodec.codecs"
 
@@ -53,7 +53,7 @@ class Entry:
                 f"{install_command(self.install)}"
             )
         module, _, attribute = self.target.partition(":")
-        stage = getattr(imported(module), attribute)
+        stage = getattr(importlib.import_module(module), attribute)
         if not (isinstance(stage, type) and issubclass(stage, (Codec, Filter))):
             raise SpecError(f"codec {name!r} is {self.target}, which is neither a Codec nor a Filter")
         return stage
@@ -79,7 +79,8 @@ _BUILT_IN = {
 @cache
 def _entries() -> Mapping[str, Entry]:
     """Every known name. An entry point can't replace a built-in one."""
-    entry_points = imported("importlib.metadata").entry_points  # takes as long to load as all of this package
+    from importlib.metadata import entry_points  # takes as long to load as all of this package
+
     third_party = {e.name: Entry(e.value.replace(" ", "")) for e in entry_points(group=ENTRY_POINT_GROUP)}
     return dict(sorted({**third_party, **_BUILT_IN}.items()))
 

@@ -354,7 +354,7 @@ class FrameLog:
         stacks = self.stacks
         frames = np.empty((len(ids), stacks.depth), np.int64)
         with self.lock:
-            self.n_changes += 1
+            self.n_changes += not only_looks
             self._settle()
             tables = self.tables.arrays
             wrong, at = release_stacks(ids, frames, self.block_frames, tables, stacks.tables, only_looks)

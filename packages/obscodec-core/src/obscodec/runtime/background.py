@@ -89,11 +89,12 @@ class Background:
     calls, which take long and hold locks for what must not be cut.
 
     Not by ``concurrent.futures``: an exception from a signal handler while a ``ThreadPoolExecutor`` takes a call can
-    leave one of its locks taken, and the next call would wait for ever. This class has no lock in Python.
+    leave one of its locks taken, and the next call would wait for ever. No lock here is taken in Python.
     """
 
     def __init__(self, order: LockOrder | None = LockOrder.BACKGROUND) -> None:
         self._working = nullcontext() if order is None else PicklableLock(order)
+        self._starting = PicklableLock()
         self._jobs: SimpleQueue[Job[object]] | None = None
         self._process = 0  # which has the thread
         self._thread = 0
@@ -123,12 +124,19 @@ class Background:
         if self._thread == _thread.get_ident() and self._process == os.getpid():
             raise RuntimeError("a call in the background can't wait for another one")
         if self._jobs is None or self._process != os.getpid():
+            with self._starting:
+                self._start()
+        assert self._jobs is not None
+        self._jobs.put(cast("Job[object]", job))
+
+    def _start(self) -> None:
+        """Start the thread, unless another one has just done so."""
+        if self._jobs is None or self._process != os.getpid():
             jobs: SimpleQueue[Job[object]] = SimpleQueue()
             running = _thread.allocate_lock()
             running.acquire()
             self._thread = _thread.start_new_thread(self._run, (jobs, running))
             self._jobs, self._process, self._running = jobs, os.getpid(), running
-        self._jobs.put(cast("Job[object]", job))
 
     def _run(self, jobs: SimpleQueue[Job[object]], running: _thread.LockType) -> None:
         try:

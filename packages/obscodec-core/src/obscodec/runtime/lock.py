@@ -6,7 +6,6 @@ import threading
 from _thread import RLock
 from collections.abc import Callable
 from enum import IntEnum, auto
-from importlib import import_module
 from time import monotonic
 from typing import Any, Final, Self
 from weakref import ref
@@ -72,13 +71,6 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
 
 
 _locks: "set[ref[RLock]]" = set()  # all there are
-_importing: Final = PicklableLock()
-
-
-def imported(name: str) -> Any:
-    """A module, for a thread in the background: it is not forked half imported, as which it would stay for ever."""
-    with _importing:
-        return import_module(name)
 
 
 def free_in_forks(lock: object) -> None:

@@ -3,7 +3,7 @@
 A store gives an id for a tensor, and the tensor for the id. It never knows arrays of steps, only places of ids in them.
 """
 
-from obscodec.stores.auto.ahead import compile_here
+from obscodec.stores.auto.ahead import compile_here, load_ahead
 from obscodec.stores.auto.auto_store import AutoStore
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
@@ -30,6 +30,7 @@ __all__ = [
     "compile_here",
     "find_plan",
     "frames_of_block",
+    "load_ahead",
     "new_batch",
     "shown_first",
     "store_of",

@@ -91,6 +91,7 @@ def count_releasable(ids: Ints, counts: Table) -> int:
 
 @compiled
 def _count_less(ids: Ints, counts: Table) -> int:
+    """Take one reference from each of ``ids``; or none, and what is wrong as :func:`release_frames` returns it."""
     for i in range(len(ids)):
         if ids[i] != 0:
             if not is_frame(ids[i], counts):
@@ -102,6 +103,7 @@ def _count_less(ids: Ints, counts: Table) -> int:
 
 @compiled
 def _count_more(ids: Ints, counts: Table) -> None:
+    """Add one reference to each of ``ids``."""
     for frame_id in ids:
         counts[frame_id] += 2 * (frame_id != 0)
 

@@ -10,16 +10,15 @@ import numpy.typing as npt
 from obscodec.arguments import as_option, check_kind, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import FrameReader, decoding_device
-from obscodec.errors import ShapeError, SlotError, SpecError
+from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
 from obscodec.frames import FrameLog, HasLog, LogClosed, StepWriter
-from obscodec.kernels import load_numba
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, Look, StoreStats
-from obscodec.stores.auto.ahead import NOW, prepare
+from obscodec.stores.auto.ahead import NOW, load_ahead, prepare
 from obscodec.stores.auto.first_tensors import FirstTensors, Part
 from obscodec.stores.auto.looks import Looks
 from obscodec.stores.auto.move import Move
@@ -124,7 +123,7 @@ class AutoStore(Store):
         self._n_before = 0  # frames that were encoded before the newest store took tensors
         self.log: FrameLog | None = None  # that of new frames, for step writers
         self._lock = PicklableLock(LockOrder.FIRST_TENSORS)
-        load_numba()
+        load_ahead()
         if os.environ.get(NOW) == "now":
             prepare()
 
@@ -147,7 +146,7 @@ class AutoStore(Store):
                 return
             except LogClosed:
                 with self._lock:  # until another store has taken its place
-                    pass
+                    self._members[-1].reopen()  # after a fork there may be nobody to do so
         self.layout.check(tensors)
         if sequences.min(initial=0) < 0:
             raise ShapeError(f"sequences are numbers from 0 on, got {sequences.min()}")
@@ -235,7 +234,9 @@ class AutoStore(Store):
     @property
     def _waits_for(self) -> str:
         if self._move.is_under_way:
-            return "codecs are tried in the background, as soon as kernels are compiled; decide() waits for it"
+            return "the first tensors are looked at in the background, once kernels are compiled; decide() waits for it"
+        if self._shown.are_enough(self._first.n):  # after a failure, or a fork
+            return "the store looks at the first tensors when the next one comes; decide() chooses now"
         more = "" if self._shown.n == self._shown.most else ", at more while most are alike"
         return f"the store looks at {self._shown.n} tensors first{more}, and has {self._first.n}; decide() chooses now"
 
@@ -268,7 +269,8 @@ class AutoStore(Store):
         with self._lock:
             if self._store is not None:
                 return
-            tensors, sequences = self._first.shown()
+            which = self._shown.numbers(self._first.n)
+        tensors, sequences = self._first.copies(which)
         prepare()
         looks_again = plan is None and self._looks_again
         if plan is None:
@@ -400,6 +402,8 @@ class AutoStore(Store):
         self._first = FirstTensors(self.layout, most, self._shown)
         self._first.restore(state)
         if state.get("plan") is None:
+            if self._first.n_moved:
+                raise CorruptStream("first tensors have moved, and there is no store to which they can have")
             return
         if "looks_again" in state:  # else it is of a former version
             self._looks_again = part_of(state, "looks_again", bool) and self._looks_again

@@ -92,9 +92,8 @@ class FirstTensors:
         self.n = end
         assign((self._gone, slice(begin, end), False), (ids, ..., np.arange(begin, end) + FIRST_ID))
 
-    def shown(self) -> tuple[Tensors, Ints]:
-        """Copies of the tensors that show how to keep all of them, and their sequences, as long as none has moved."""
-        which = self._shown.numbers(self.n)
+    def copies(self, which: Ints) -> tuple[Tensors, Ints]:
+        """Copies of tensors by their numbers, and their sequences. Needs no lock, as long as none has moved."""
         tensors = self._new_tensors(len(which))
         for k, number in enumerate(which.tolist()):
             tensors[k] = self._at(number)

@@ -69,7 +69,8 @@ class Move:
     @property
     def is_under_way(self) -> bool:
         """Whether the work has begun, and has not ended."""
-        return self._job is not None and self._job.is_under_way
+        job = self._job
+        return job is not None and job.is_under_way
 
     def check(self) -> None:
         """Raise the exception that has ended the work, if one has; the work can begin again then."""
