@@ -4,7 +4,7 @@ import numpy as np
 from obscodec import FrameStack, Layout
 from obscodec_cupy.codecs.codec import MEASURE, OFFSETS, PLACE, RLE_DECODE, WRITE, delta_decode
 from obscodec_cupy.device.writes import SCATTER
-from obscodec_cupy.frames.gather import form_of, kernel_of
+from obscodec_cupy.frames.gather import MORE_THREADS, THREADS, form_of, kernel_of
 
 _IMAGE, _COLOURS, _HUGE = (Layout(shape, np.uint8) for shape in [(4, 84, 84), (64, 64, 12), (480, 640, 3)])
 _FORMS = (
@@ -18,7 +18,18 @@ _FORMS = (
     form_of(_HUGE, 16, dtype="float32"),
     form_of(_HUGE, 16, codec="delta-rle|lz4"),
 )
-GATHERS = [kernel_of(form, [], in_shared=form["FRAME_NBYTES"] < 1 << 16) for form in _FORMS]
+GATHERS = [
+    kernel_of(
+        form,
+        [],
+        in_shared=(nbytes := form["FRAME_NBYTES"]) < 1 << 16,
+        jumps=nbytes <= 1 << 14 and form["CODEC"] != 2,
+        threads=threads,
+        parts=2,
+    )
+    for form in _FORMS
+    for threads in (THREADS, MORE_THREADS)
+]
 _ROOMS = (16, 7056, True), (7, 999, False), (0, 0, True)
 DECODERS = [*RLE_DECODE.values(), *(delta_decode(n, nbytes, in_shared=shared) for n, nbytes, shared in _ROOMS)]
 ENCODERS = [made for kernels in (MEASURE, PLACE, OFFSETS, WRITE) for made in kernels.values()]

@@ -10,7 +10,7 @@ from _pytest.mark.structures import ParameterSet
 from cuda_on_cpu.build import forget
 from cuda_on_cpu.device import SimulatedDevice
 from mirrors import DeviceTables, launch
-from obscodec import CorruptStream, FrameStore, Layout
+from obscodec import CorruptStream, FrameStack, FrameStore, Layout
 from obscodec_cupy.device import sources
 from obscodec_cupy.frames.gather import Gather, Source
 from side_by_side import Pair
@@ -21,6 +21,7 @@ Harm = Callable[[bytes], bytes]
 BARRIER = re.compile(r"__sync(?:threads(?:_or|_and|_count)?|warp)\(")
 NO_BARRIER = "static inline int no_barrier(int own = 0) { return own; }\n#line 1\n"
 NBYTES = 60_000  # of a frame, so that its runs and its literals do not fit into what is loaded at a time
+FEW_NBYTES = 9_000  # of one of which five fit into shared memory, so that a gather jumps to those that are wanted
 
 
 def moving(n: int) -> np.ndarray:
@@ -32,6 +33,31 @@ def moving(n: int) -> np.ndarray:
         changed = [slice(i, None, 9), slice(i * 1000, i * 1000 + 30_000), slice(300 * i, 300 * i + 2)][i % 3]
         frames[i, changed] = rng.integers(256, size=len(frames[i, changed]))
     return frames
+
+
+def jumping(n: int) -> np.ndarray:
+    """Small frames of which the next one differs in some short runs, in a long one, too, or everywhere."""
+    rng = np.random.default_rng(0)
+    frames = np.zeros((n, FEW_NBYTES), np.uint8)
+    for i in range(1, n):
+        frames[i] = frames[i - 1]
+        for begin in rng.integers(FEW_NBYTES, size=40):
+            frames[i, begin : begin + rng.integers(1, 40)] += 1
+        if i % 3 == 1:
+            frames[i, 2000:7000] += rng.integers(1, 256, size=5000).astype(np.uint8)
+        elif i == 8:
+            frames[i] += 1
+    return frames
+
+
+def crowded(n: int) -> np.ndarray:
+    """Small frames of which the next one differs in so many runs that a gather does not jump."""
+    return (np.arange(FEW_NBYTES) % 30 == 0) * np.arange(1, n + 1, dtype=np.uint8)[:, None]
+
+
+def noise(n: int) -> np.ndarray:
+    """Small frames that are stored as they are, since patches would be larger."""
+    return np.random.default_rng(0).integers(256, size=(n, FEW_NBYTES), dtype=np.uint8)
 
 
 def a_codec(spec: str) -> Scenario:
@@ -46,17 +72,25 @@ def a_codec(spec: str) -> Scenario:
     return run
 
 
-def a_gather(codec: str, dtype: str | None = None, harm: Harm = bytes) -> Scenario:
+def a_gather(
+    codec: str,
+    dtype: str | None = None,
+    harm: Harm = bytes,
+    play: Callable[[int], np.ndarray] = moving,
+    depth: int = 1,
+) -> Scenario:
     def run(_: pytest.MonkeyPatch) -> None:
-        device, layout, played = SimulatedDevice(seed=1), Layout((NBYTES,), np.uint8), moving(12)
-        block_frames = 1 if codec == "rle" else 3
-        store = FrameStore(layout, codec=codec, block_frames=block_frames)
+        device, played = SimulatedDevice(seed=1), play(11 + depth)
+        stack, block_frames = FrameStack(depth), 1 if codec == "rle" else 3 if play is moving else 8
+        played = np.stack([played[i : i + depth] for i in range(12)])
+        layout = Layout(played.shape[1:], np.uint8)
+        store = FrameStore(layout, frame_stack=stack, codec=codec, block_frames=block_frames)
         ids = device.upload(store.append(played).astype(np.int32))
         store.stats()  # which stores full blocks
         mirror = DeviceTables(device, store)
         mirror = DeviceTables(device, store, [harm(stream) for stream in mirror.streams])
-        gather = Gather(device, layout, block_frames, codec=codec, dtype=dtype)
-        outs = [device.empty((5, NBYTES), np.uint8 if dtype is None else np.float16) for _ in range(2)]
+        gather = Gather(device, layout, block_frames, frame_stack=stack, codec=codec, dtype=dtype)
+        outs = [device.empty((5, *layout.shape), np.uint8 if dtype is None else np.float16) for _ in range(2)]
         sources = [Source(ids[field:], out) for field, out in enumerate(outs)]
         places = np.array([5, 2, 8, 9, 0])  # two frames of one block, or one frame each of two blocks
         scratch = device.empty((gather.scratch_nbytes(5),), np.uint8)
@@ -95,11 +129,21 @@ SCENARIOS: list[tuple[tuple[str, ...], Scenario]] = [
     (("gather.cu",), a_gather("delta-rle", "float16")),
     (("gather.cu",), a_gather("raw", "float16")),
     (("gather.cu",), a_gather("rle")),
+    (("gather.cu",), a_gather("delta-rle", play=jumping)),
+    (("gather.cu",), a_gather("delta-rle", "float16", play=jumping)),
+    (("gather.cu",), a_gather("delta-rle|lz4:9", play=jumping)),
+    (("gather.cu",), a_gather("delta-rle", play=crowded)),
+    (("gather.cu",), a_gather("delta-rle", play=jumping, depth=8)),
+    (("gather.cu",), a_gather("delta-rle", play=noise, depth=8)),
+    (("gather.cu",), a_gather("raw", play=noise, depth=8)),
     (("gather.cu",), a_gather("delta-rle|lz4:9")),
     (("gather.cu",), refused(a_gather("rle", harm=in_a_run))),
     (("gather.cu",), refused(a_gather("delta-rle", harm=in_a_run))),
     (("gather.cu",), refused(a_gather("delta-rle", harm=in_the_last_frame))),
     (("gather.cu",), refused(a_gather("delta-rle", harm=in_the_version))),
+    (("gather.cu",), refused(a_gather("delta-rle", harm=in_a_run, play=jumping))),
+    (("gather.cu",), refused(a_gather("delta-rle", harm=in_the_last_frame, play=jumping))),
+    (("gather.cu",), refused(a_gather("delta-rle", harm=in_a_run, depth=8))),
 ]
 
 

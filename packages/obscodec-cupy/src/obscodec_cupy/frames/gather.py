@@ -11,15 +11,21 @@ import numpy.typing as npt
 from obscodec import DTypeError, FrameStack, Layout, ShapeError
 from obscodec import codec as cpu_codec
 
-from obscodec_cupy.codecs.codec import element_nbytes, frame_scratch
+from obscodec_cupy.codecs.codec import STATIC_NBYTES, element_nbytes, frame_scratch
 from obscodec_cupy.device.array import DeviceArray
 from obscodec_cupy.device.device import Device, Kernel
 
-THREADS: Final = 128
+THREADS: Final = 256  # of a block
+MORE_THREADS: Final = 512  # where few samples do not fill the device
+PARTS: Final = 2  # thread blocks of a sample, unless many samples fill the device anyway
+_FEW, _MANY = 64, 1024  # samples
 MAX_DEPTH: Final = 16
 MAX_ITEM_NBYTES: Final = 16
 
 _CODECS: Final = {"delta-rle": 0, "raw": 1, "rle": 2}  # see kernels/gather.cu
+_JUMP_FRAMES: Final = 5  # of shared memory, see kernels/jump.cuh
+_MOST_JUMP_NBYTES: Final = 16384  # of a frame
+_MOST_JUMP_PLACES: Final = 32  # of a block
 _MOST_SCRATCH_NBYTES: Final = 1 << 29  # for one launch; there are several if samples need more
 _CONVERTED_NBYTES: Final = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -53,12 +59,29 @@ class Gather:
         self._form = form_of(layout, block_frames, dtype=dtype, **options)
         self._shared_nbytes, scratch_nbytes = frame_scratch(device, self._form["FRAME_NBYTES"])
         self._frame_in_shared = scratch_nbytes == 0
+        room = _JUMP_FRAMES * self._shared_nbytes
+        self._jumps = (
+            self._frame_in_shared
+            and self._form["CODEC"] != _CODECS["rle"]
+            and block_frames <= _MOST_JUMP_PLACES
+            and self._form["FRAME_NBYTES"] <= _MOST_JUMP_NBYTES
+            and room + STATIC_NBYTES <= device.shared_nbytes
+        )
+        if self._jumps:
+            self._shared_nbytes = room
         self._scratch_nbytes = scratch_nbytes + -(-self._form["LZ4_NBYTES"] // 16) * 16  # of a thread block
         self._most_samples = max(1, _MOST_SCRATCH_NBYTES // max(1, self._scratch_nbytes))  # of a launch
         self._values = None
         if dtype is not None:
             self._values = device.upload(_converted(dtype, scale))
             device.synchronize()  # whichever stream is current at a launch then
+
+    def _kernel(self, n: int, outs: Sequence[int]) -> tuple[Kernel, int, int]:
+        """The kernel for ``n`` samples and outputs at these addresses, its threads, and thread blocks of a sample."""
+        parts = 1 if self._scratch_nbytes or n >= _MANY else PARTS
+        threads = MORE_THREADS if self._jumps and n < _FEW else THREADS
+        options = {"in_shared": self._frame_in_shared, "jumps": self._jumps}
+        return kernel_of(self._form, outs, parts=parts, threads=threads, **options), threads, parts
 
     def scratch_nbytes(self, n: int) -> int:
         """Bytes of device memory that launches for ``n`` samples work in: for very large frames, and for LZ4."""
@@ -82,13 +105,13 @@ class Gather:
             arguments += [source.ids, np.int64(source.ids.size), source.out, source.shifts]
         header_there, *scalars = self.device.scalars(header, *arguments, self._values, scratch)
         outs = [self.device.address(source.out) for source in sources]
-        kernel = kernel_of(self._form, outs, in_shared=self._frame_in_shared)
+        kernel, threads, parts = self._kernel(n, outs)
 
         def launch() -> None:
             for first in range(0, n, self._most_samples):
                 n_samples = min(n - first, self._most_samples)
                 arguments = header_there, np.int64(first), *scalars
-                self.device.launch(kernel, n_samples, THREADS, *arguments, shared_nbytes=self._shared_nbytes)
+                self.device.launch(kernel, n_samples * parts, threads, *arguments, shared_nbytes=self._shared_nbytes)
 
         return launch
 
@@ -133,7 +156,6 @@ def form_of(
     spec, _, tail = codec.partition("|")
     blocks = Layout((block_frames, *frame.shape), frame.dtype)
     defines = {
-        "THREADS": THREADS,
         "FRAME_NBYTES": frame.nbytes,
         "BLOCK_FRAMES": block_frames,
         "DEPTH": depth,
@@ -153,12 +175,22 @@ def form_of(
     return defines
 
 
-def kernel_of(form: dict[str, int], outs: Sequence[int], *, in_shared: bool) -> Kernel:
+def kernel_of(
+    form: dict[str, int],
+    outs: Sequence[int],
+    *,
+    in_shared: bool,
+    jumps: bool = False,
+    threads: int = THREADS,
+    parts: int = 1,
+) -> Kernel:
     """The kernel that writes as much at once as outputs at the addresses ``outs`` allow.
 
-    It has the frame that it works on in shared memory, or in a scratch.
+    It has the frame that it works on in shared memory, or in a scratch; it ``jumps`` to wanted frames if there is room
+    for five of them.
     """
-    defines = {**form, "FRAME_IN_SHARED": int(in_shared), "UNIT_ITEMS": 1}
+    defines = {"THREADS": threads, "PARTS": parts, **form, "FRAME_IN_SHARED": int(in_shared), "JUMPS": int(jumps)}
+    defines["UNIT_ITEMS"] = 1
     if defines["PIXELS"] == 1:
         item_nbytes, out_nbytes, shifted = defines["ITEM_NBYTES"], defines["OUT_NBYTES"], "HEIGHT" in defines
         n_items = defines["FRAME_NBYTES"] // item_nbytes

@@ -15,6 +15,11 @@ struct __align__(OUT_NBYTES * UNIT_ITEMS) Unit {
 };
 
 constexpr bool CONVERTS = OUT_NBYTES != ITEM_NBYTES;
+#ifdef HEIGHT
+constexpr bool SHIFTS = true;
+#else
+constexpr bool SHIFTS = false;
+#endif
 constexpr u32 FRAME_ITEMS = FRAME_NBYTES / ITEM_NBYTES, FRAME_UNITS = FRAME_ITEMS / UNIT_ITEMS;
 
 __shared__ OutItem converted[256];  // what each byte becomes
@@ -25,18 +30,12 @@ __device__ __forceinline__ OutItem out_item(T item) {
     else return item;
 }
 
-// The stack of a sample, and the rows and columns that each pixel is taken from further down and to the right; the border is
-// repeated.
-struct Stack {
-    OutItem* out;
-    const i32* shift;
-};
-
 __device__ __forceinline__ u32 shifted(u32 place, i32 by, i32 length) {
     return static_cast<u32>(min(max(static_cast<i32>(place) + min(max(by, -length), length), 0), length - 1));
 }
 
-// The item of a frame that is written as number `item`.
+// The item of a frame that is written as number `item`, if each pixel is taken from rows and columns further down and to the
+// right; the border is repeated.
 __device__ __forceinline__ u32 source_of(u32 item, const i32* shift) {
 #ifdef HEIGHT
     const u32 row = item / (PIXEL_ITEMS * WIDTH), column = item / PIXEL_ITEMS % WIDTH;
@@ -47,17 +46,36 @@ __device__ __forceinline__ u32 source_of(u32 item, const i32* shift) {
 #endif
 }
 
-// Write a frame, or zeros if it is null, to its places in a stack: a bit for each, the oldest one the lowest.
-__device__ __forceinline__ void put_frame(const Stack& stack, const u8* frame, u32 places) {
+// Write a frame, or zeros if it is null, to some places: a bit for each, of which target(bit) is the Unit that comes first. Two
+// at a time, and loads ahead of stores.
+template <typename Target>
+__device__ __forceinline__ void put_frame(const u8* frame, u32 places, const i32* shift, Target target) {
+    constexpr u32 TURNS = (FRAME_UNITS + THREADS - 1) / THREADS, AT_ONCE = SHIFTS ? 1 : TURNS < 4 ? TURNS : 4;
     const Item* items = reinterpret_cast<const Item*>(frame);
-    for (u32 unit = threadIdx.x; unit < FRAME_UNITS; unit += THREADS) {
-        Unit out = {};
-        if (frame)
+    while (places) {
+        Unit* const one = target(__ffs(places) - 1);
+        places &= places - 1;
+        Unit* const other = places ? target(__ffs(places) - 1) : nullptr;
+        places &= places - 1;
+#pragma unroll 1
+        for (u32 first = threadIdx.x; first < FRAME_UNITS; first += AT_ONCE * THREADS) {
+            Unit out[AT_ONCE] = {};
+            if (frame)
 #pragma unroll
-            for (u32 i = 0; i < UNIT_ITEMS; i++) out.items[i] = out_item(items[source_of(unit * UNIT_ITEMS + i, stack.shift)]);
-        for (u32 rest = places; rest; rest &= rest - 1) {
-            const u64 place = __ffs(rest) - 1;
-            reinterpret_cast<Unit*>(stack.out)[(unit % PIXELS * DEPTH + place) * (FRAME_UNITS / PIXELS) + unit / PIXELS] = out;
+                for (u32 k = 0; k < AT_ONCE; k++)
+                    if (first + k * THREADS < FRAME_UNITS)
+#pragma unroll
+                        for (u32 i = 0; i < UNIT_ITEMS; i++)
+                            out[k].items[i] = out_item(items[source_of((first + k * THREADS) * UNIT_ITEMS + i, shift)]);
+#pragma unroll
+            for (u32 k = 0; k < AT_ONCE; k++) {
+                const u32 unit = first + k * THREADS, units_of_pixel = FRAME_UNITS / PIXELS;
+                const u64 at = static_cast<u64>(unit % PIXELS) * DEPTH * units_of_pixel + unit / PIXELS;
+                if (unit < FRAME_UNITS) {
+                    one[at] = out[k];
+                    if (other) other[at] = out[k];
+                }
+            }
         }
     }
 }
