@@ -5,6 +5,7 @@ import pytest
 from obscodec import Field, FrameStore, Layout, RingBuffer
 from obscodec.heap.chunk_log import _MAX_CHUNK_NBYTES
 from obscodec.stats import BufferStats, StoreStats
+from obscodec.streams import NO_PATCHES
 
 MOST = 1.01  # of the raw bytes
 FRAME = Layout((84, 84), np.uint8)
@@ -48,6 +49,19 @@ def test_noise_in_a_frame_store(spec, block_frames):
         stores.append(store)
     check(*(store.stats() for store in stores))
     assert (store.read(ids) == frames).all()
+
+
+@pytest.mark.parametrize("spec", ["delta-rle", "delta-rle|lz4:6", "delta-rle|zstd:3"])
+@pytest.mark.parametrize("block_frames", [1, 16])
+def test_blocks_whose_patches_are_no_shorter_have_their_frames(spec, block_frames):
+    """So that one frame of a block is read without those before it, also by a GPU."""
+    store, frames = FrameStore(FRAME, codec=spec, block_frames=block_frames), noise(FRAME, 640)
+    ids = store.append(frames)
+    store.stats()  # which stores full blocks
+    assert (store.read(ids) == frames).all()
+    block = store.log.heap.locate(ids[-1:] // block_frames)[0]
+    first = frames[-block_frames:].reshape(-1)
+    assert (block[:2].tolist(), block[2:].tolist()) == ([0, NO_PATCHES], first.tolist())
 
 
 @pytest.mark.slow

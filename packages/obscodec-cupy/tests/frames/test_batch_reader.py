@@ -346,7 +346,9 @@ def test_a_store_that_has_not_decided(cuda):
     array = TensorArray.zeros((300,), store)
     array[:100] = small_stacks(100)
     reader, device = BatchReader([array]), opened.device(cuda)
-    text = r"^it is not decided yet how tensors are stored: that takes 256 of them, more .* there are 100: store "
+    text = (
+        r"^it is not decided yet how tensors are stored: the store looks at 256 tensors first, .* and has 100; decide"
+    )
     for _ in range(2):
         with pytest.raises(SpecError, match=text):
             reader.sync()

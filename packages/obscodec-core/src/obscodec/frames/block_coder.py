@@ -84,6 +84,10 @@ class BlockCoder(ABC, Generic[C]):
         """What frames as far from all ``references`` as the ``lone`` ones are from the others take in blocks."""
         return 0
 
+    def without_long_patches(self, blocks: Segments, references: Rows) -> Segments:
+        """Full blocks of version 0, with their frames as they are where patches are no shorter."""
+        return blocks
+
     def seal(self, blocks: Segments) -> tuple[Ints, Segments]:
         """Full blocks of version 0, compressed where that makes them smaller.
 

@@ -23,4 +23,4 @@ def new_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[BytesCo
     tail = new_codec(rest, Layout((0,), np.uint8)) if rest else None
     if not (tail is None or isinstance(tail, BytesCodec)):
         raise SpecError(f"{spec!r} compresses patches more than once, use one codec behind {PATCHES!r}")
-    return PatchCoder(tail, new_codec(PATCHES, block_codec.layout).read_bound())
+    return PatchCoder(tail, new_codec(PATCHES, block_codec.layout).read_bound(), block_codec.layout.nbytes)

@@ -13,22 +13,23 @@ from obscodec.layout import Rows
 from obscodec.runtime import new_chunk
 from obscodec.segments import Bytes, Ints, Segments, joined
 from obscodec.statuses import check
-from obscodec.streams import NO_VERSIONS, encode_block, frame_scratch, read_blocks, runs_bound
+from obscodec.streams import NO_PATCHES, NO_VERSIONS, encode_block, frame_scratch, read_blocks, runs_bound
 from obscodec.varint import decode_varint, encode_varint
 
 PATCHES = "delta-rle"
+_PLAIN = np.array([0, NO_PATCHES], np.uint8)  # the head of a block of version 0 that has its frames as they are
 
 
 class PatchCoder(BlockCoder[BytesCodec]):
     """Encodes a block as ``delta-rle``: a frame is a patch of the one before it. ``tail`` compresses the block further.
 
-    ``bound`` is the most bytes that the patches of a block can have.
+    ``bound`` is the most bytes that the patches of a block can have, ``nbytes`` are those of its frames.
     """
 
     patches = True
 
-    def __init__(self, tail: BytesCodec | None, bound: int) -> None:
-        self._bound = bound
+    def __init__(self, tail: BytesCodec | None, bound: int, nbytes: int) -> None:
+        self._bound, self._nbytes = bound, nbytes
         self.spec = PATCHES if tail is None else f"{PATCHES}|{tail.spec}"
         self.versions = (
             None if tail is None else TrainedCodecs(tail, lambda of, samples: of.train(Segments.of(samples)))
@@ -42,6 +43,23 @@ class PatchCoder(BlockCoder[BytesCodec]):
     def decompressed(self, block: Bytes) -> Bytes:
         """See ``BlockCoder.decompressed``: the patches."""
         return np.frombuffer(self._decompress(block), np.uint8)
+
+    def without_long_patches(self, blocks: Segments, references: Rows) -> Segments:
+        """See ``BlockCoder.without_long_patches``."""
+        plain_nbytes, frame_nbytes = len(_PLAIN) + self._nbytes, references.shape[1]
+        long = np.flatnonzero(blocks.lengths >= plain_nbytes)
+        if not len(long):
+            return blocks
+        found, n, none = list(blocks), self._nbytes // frame_nbytes, np.empty(0, np.int64)
+        for b in long.tolist():
+            patches, plain = Segments.of([found[b][1:]]), np.empty(plain_nbytes, np.uint8)
+            plain[: len(_PLAIN)] = _PLAIN
+            rows = plain[len(_PLAIN) :].reshape(n, frame_nbytes)
+            wanted = Wanted(np.array([0, n]), none, none, rows)
+            scratch = frame_scratch(frame_nbytes)
+            check(read_blocks(*wanted, patches.addresses(), patches.lengths, references, n, NO_VERSIONS, scratch))
+            found[b] = plain
+        return Segments.of(found)
 
     def seal(self, blocks: Segments) -> tuple[Ints, Segments]:
         """See ``BlockCoder.seal``; one kernel compresses all blocks with LZ4."""

@@ -165,6 +165,7 @@ class Sealer:
         self._job = None
 
     def _sealed(self, blocks: Segments) -> Sealed:
+        blocks = self._coder.without_long_patches(blocks, self._open.reference_frames)
         sealed = self._coder.seal(blocks)
         self._coder.note(blocks, *sealed)
         return sealed

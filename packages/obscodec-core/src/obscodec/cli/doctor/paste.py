@@ -92,7 +92,7 @@ def _options(field: FieldReport) -> Options:
     if not field.can_name_codec:
         return {"codec": "auto"} if field.budget is None else {"codec": "auto", "budget": field.budget}
     options: Options = {"codec": field.recommended}
-    if field.chosen and field.chosen.block_frames != frames_of_block(field.chosen.spec):
+    if field.chosen and field.chosen.block_frames != frames_of_block(field.chosen.spec, None, "cpu"):
         options["block_frames"] = field.chosen.block_frames
     return options
 

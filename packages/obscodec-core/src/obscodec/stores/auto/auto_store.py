@@ -19,11 +19,12 @@ from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, Look, StoreStats
 from obscodec.stores.auto.ahead import NOW, load_ahead, prepare
+from obscodec.stores.auto.candidates import frames_of_block
 from obscodec.stores.auto.first_tensors import FirstTensors, Part
 from obscodec.stores.auto.looks import Looks
 from obscodec.stores.auto.move import Move
 from obscodec.stores.auto.options import StoreOptions
-from obscodec.stores.auto.plan import StoragePlan, find_plan, frames_of_block
+from obscodec.stores.auto.plan import StoragePlan, find_plan
 from obscodec.stores.auto.shown import Shown
 from obscodec.stores.auto.succession import MOST_STORES, Member, Succession, restored
 from obscodec.stores.ids import FIRST_ID
@@ -100,7 +101,7 @@ class AutoStore(Store):
         self.layout, self._threads = layout, as_option("threads", threads)
         self.device = decoding = checked.device
         if spec != "auto":
-            n = frames_of_block(spec, checked.block_frames)
+            n = frames_of_block(spec, checked.block_frames, self.device)
             decoding = decoding_device(self.device, spec, n, f"tensors of the codec {spec!r}")
         self._kept = checked if decoding == self.device else replace(checked, device=decoding, heap="device")
         if isinstance(checked.frame_stack, FrameStack):
@@ -215,7 +216,7 @@ class AutoStore(Store):
             raw_bytes = n * self.layout.nbytes
             if store is None:
                 codec, of_block = self.options.codec or "auto", self.options.block_frames
-                of_block = None if codec == "auto" else frames_of_block(codec, of_block)
+                of_block = None if codec == "auto" else frames_of_block(codec, of_block, self._kept.device)
                 found = StoreStats(n, raw_bytes, raw_bytes, nbytes, 0, 0, codec=codec, block_frames=of_block)
                 return replace(found, growing_bytes=nbytes, is_decided=False, waits_for=self._waits_for)
             moved, choice, look, is_decided = store.stats(), self.choice, self._last_look, self.has_moved

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+from obscodec.codecs import parse
 from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES
 
 PATCHES = "delta-rle"
+_GPU_BLOCK_FRAMES = 8  # a thread block applies the patches before a frame, while others wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +50,18 @@ CANDIDATES = (
     *(Candidate("palette", n, 6.6) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
     *(Candidate("pred", n, 5.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
 )
+# On an H100, 256 samples of stacks of MsPacman and of noise, beside ``torch.index_select``. LZ4 took 13 times as long.
+_ON_A_GPU = (Candidate("raw", 1, 1.1), Candidate(PATCHES, _GPU_BLOCK_FRAMES, 0.95, 7.4))
+
+
+def candidates_on(device: str) -> tuple[Candidate, ...]:
+    """Those for tensors that a device decodes."""
+    return CANDIDATES if device == "cpu" else _ON_A_GPU
+
+
+def frames_of_block(codec: str, block_frames: int | None, device: str) -> int:
+    """``block_frames``, or if that is None, the best number of frames in a block for a codec that a device decodes."""
+    if block_frames is not None:
+        return block_frames
+    of_patches = DEFAULT_BLOCK_FRAMES if device == "cpu" else _GPU_BLOCK_FRAMES
+    return of_patches if parse(codec)[0].name == PATCHES else 1

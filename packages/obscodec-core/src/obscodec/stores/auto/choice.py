@@ -15,7 +15,7 @@ from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.stats import Choice, Trial
 from obscodec.stores.auto.ahead import change, compile_ahead
-from obscodec.stores.auto.candidates import CANDIDATES, PATCHES, Candidate
+from obscodec.stores.auto.candidates import PATCHES, Candidate, candidates_on
 from obscodec.stores.frame_store import FrameStore
 
 FAST = "fast"  # the budget for which no slow codec is tried
@@ -109,7 +109,7 @@ def _distinct(frames: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecutive: int) -> list[Candidate]:
     """The codecs to try on frames of a layout that are read so many together."""
     ready, found = available(), []
-    for candidate in CANDIDATES:
+    for candidate in candidates_on(device):
         if block_frames is not None:
             candidate = replace(candidate, block_frames=block_frames)
         if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):

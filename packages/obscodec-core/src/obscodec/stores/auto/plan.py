@@ -10,16 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import warn
-from obscodec.codecs import new_codec, parse
+from obscodec.codecs import new_codec
 from obscodec.errors import CorruptStream
 from obscodec.frames import Newest
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, Look, Trial
+from obscodec.stores.auto.candidates import frames_of_block
 from obscodec.stores.auto.choice import choose, expect, pays
 from obscodec.stores.auto.options import StoreOptions
-from obscodec.stores.frame_store import DEFAULT_BLOCK_FRAMES, FrameStore
+from obscodec.stores.frame_store import FrameStore
 from obscodec.stores.narrow.find_narrow import find_narrow
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
@@ -118,13 +119,6 @@ class StoragePlan:
         return NarrowStore(self.narrow, codes, wide, threads=threads)
 
 
-def frames_of_block(codec: str, block_frames: int | None = None) -> int:
-    """``block_frames``, or if that is None, the best number of frames in a block for a codec."""
-    if block_frames is not None:
-        return block_frames
-    return DEFAULT_BLOCK_FRAMES if parse(codec)[0].name == "delta-rle" else 1
-
-
 def find_plan(
     tensors: npt.NDArray[np.generic], sequences: Ints, options: StoreOptions, *, thorough: bool = False
 ) -> StoragePlan:
@@ -172,7 +166,7 @@ def _find_codec(
     """The codec of the frames of tensors, how many are in a block, and why, if the options do not name the codec."""
     spec = options.codec or "auto"
     if spec != "auto":
-        return spec, frames_of_block(spec, options.block_frames), None
+        return spec, frames_of_block(spec, options.block_frames, device), None
     depth = stack.depth if stack else 1
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
     if options.budget is None:
