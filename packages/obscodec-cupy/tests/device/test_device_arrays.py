@@ -235,7 +235,8 @@ def test_an_auto_store_decides_with_arrays_of_a_device(cuda, kind):
         "stacks": np.concatenate([played[:-3], played[1:-2], played[2:-1], played[3:]], axis=1),
         "floats": (played / np.float32(255)).astype(np.float32),
     }[kind]
-    stores = [AutoStore(Layout(tensors.shape[1:], tensors.dtype), device=where) for where in ("cpu", cuda)]
+    layout = Layout(tensors.shape[1:], tensors.dtype)  # blocks of the same number, so that ids are equal
+    stores = [AutoStore(layout, block_frames=8, device=where) for where in ("cpu", cuda)]
     ids = NOTHING
     for k in range(0, len(tensors), 100):
         some = tensors[k : k + 100]

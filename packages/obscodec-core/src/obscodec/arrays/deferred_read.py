@@ -103,7 +103,7 @@ class DeferredRead:
             parts.setdefault(store, []).append(ids.reshape(-1))
         decoded: dict[Store, Any] = {}
         for store, of_store in parts.items():
-            joined = np.concatenate(of_store).astype(np.int64, copy=False)
+            joined = np.concatenate(of_store, dtype=np.int64)
             decoded[store] = self._new_array(store, len(joined))
             store.read_into(joined, decoded[store])
         for _, _, guard in self._selections:

@@ -157,10 +157,12 @@ class StepReader:
         If a step stands for several, what comes after it, and whether its episode ends, is read at the ``last`` of
         these. Steps that are not ``real`` are zeros. The other arguments are those of ``DeferredRead``.
         """
-        picked = {}
+        picked, rows = {}, self.rows(span, steps)
         for name in self._fields:
-            at = steps if last is None or name not in self._outcomes else last
-            picked[name] = self._picked(span, name, at, envs, real)
+            if last is not None and name in self._outcomes:
+                picked[name] = self._picked(span, name, last, envs, real)
+            else:
+                picked[name] = self._picked(span, name, steps, envs, real, rows)
         return DeferredRead(picked, new_array, convert)
 
     def choose(self, span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
@@ -225,21 +227,24 @@ class StepReader:
             raise FieldError(f"n_step adds single rewards: leave {n_steps.reward!r} out of stack")
         n_steps.check(self._fields[n_steps.reward].layout.dtype)
 
-    def _picked(self, span: Span, name: str, steps: Ints, envs: Ints, real: Bools | None) -> Any:
-        """What a field has at some steps: an array, or a selection of compressed tensors."""
+    def _picked(
+        self, span: Span, name: str, steps: Ints, envs: Ints, real: Bools | None, rows: Ints | None = None
+    ) -> Any:
+        """What a field has at some steps, an array or a selection of compressed tensors; ``rows`` if they are known."""
         array, stack = self._arrays[name], self._stacks.get(name)
         if stack is None:
-            picked = self._items(span, envs, name, steps)
+            picked = self._items(name, self.rows(span, steps) if rows is None else rows, envs)
         else:
             n_inside = self.n_inside(span, stack.n, steps, envs)
-            picked = stack.pick(partial(self._items, span, envs[..., None]), name, steps, n_inside)
+            items = lambda of, at: self._items(of, self.rows(span, at), envs[..., None])  # noqa: E731
+            picked = stack.pick(items, name, steps, n_inside)
         if real is not None:
             picked[~real] = 0  # zeros, or the id of the zero tensor
         return Selection(array.store, picked, array.store.guard()) if isinstance(array, TensorArray) else picked
 
-    def _items(self, span: Span, envs: Ints, name: str, steps: Ints) -> Any:
+    def _items(self, name: str, rows: Ints, envs: Ints) -> Any:
         """A new array of what the array of a field has: ids if it is compressed."""
-        array, rows = self._arrays[name], self.rows(span, steps)
+        array = self._arrays[name]
         items = array.ids if isinstance(array, TensorArray) else array
         return np.asarray(items[rows, envs])
 

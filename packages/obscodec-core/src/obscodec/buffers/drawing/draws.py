@@ -27,6 +27,8 @@ Rng: TypeAlias = np.random.Generator | TorchGenerator | int | None
 
 def as_generator(rng: Rng) -> np.random.Generator:
     """``rng`` as a generator of numpy; one of PyTorch gives the seed of a new one."""
+    if isinstance(rng, np.random.Generator):
+        return rng
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(rng, torch.Generator):
         seed = torch.randint(1 << 62, (1,), generator=rng, device=rng.device)
@@ -76,7 +78,8 @@ def draw(
     """
     rng, (n_steps, n_envs) = as_generator(rng), shape
     if replace and p is None:
-        steps, envs = rng.integers(n_steps, size=batch), rng.integers(n_envs, size=batch)
+        steps = rng.integers(n_steps, size=batch)
+        envs = rng.integers(n_envs, size=batch) if n_envs > 1 else np.zeros(batch, np.int64)  # which takes no bits
         if drawable is not None:
             _draw_again(rng, steps, envs, shape, drawable)
         return steps, envs
