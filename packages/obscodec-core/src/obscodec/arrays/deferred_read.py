@@ -118,6 +118,8 @@ def _called(read: Callable[[], Any], at_once: Collection[Store | None]) -> Any:
 
 def _filled(read: Any, tensors_of: Callable[[Selection], Any]) -> Any:
     """What was read, with the tensors of each selection in its place."""
+    if isinstance(read, np.ndarray):  # most are
+        return read
     if isinstance(read, Selection):
         return tensors_of(read)
     if isinstance(read, dict):
