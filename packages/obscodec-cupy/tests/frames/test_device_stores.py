@@ -114,7 +114,8 @@ def test_an_auto_store_is_read_before_it_decides_and_after(cuda):
     np.testing.assert_array_equal(read(store, early[::-1]), tensors[99::-1])
     late = store.append(tensors[100:])
     assert store.choice is not None
-    assert {trial.spec for trial in store.choice.trials} == {"raw", "delta-rle"}
+    assert {(trial.spec, trial.block_frames) for trial in store.choice.trials} == {("raw", 1), ("delta-rle", 8)}
+    assert AutoStore(store.layout, codec="delta-rle", device=cuda).stats().block_frames == 8
     np.testing.assert_array_equal(read(store, np.concatenate([late, early, [0]]))[:-1], np.roll(tensors, -100, axis=0))
     restored = pickle.loads(pickle.dumps(store))
     assert restored.device == cuda

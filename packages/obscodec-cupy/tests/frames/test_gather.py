@@ -168,6 +168,16 @@ def test_ids_of_a_store_that_changes(device: Device, codec: str, n_streams: int)
     np.testing.assert_array_equal(got, store.read(ids))
 
 
+@pytest.mark.parametrize(("n", "threads", "parts"), [(5, 512, 2), (70, 256, 2), (1030, 256, 1)])
+def test_as_many_threads_as_suit_the_number_of_samples(device: Device, n: int, threads: int, parts: int) -> None:
+    stacks = stacks_of(sparse((1, 6, 5), 60, "u1"), 4, 0, zeros=False)
+    store, ids = stored(stacks, 4)
+    assert Gather(device, store.layout, 16, frame_stack=FrameStack(4))._kernel(n, [])[1:] == (threads, parts)
+    places = np.random.default_rng(n).integers(60, size=n)
+    (got,) = gathered(device, store, [ids], places)
+    np.testing.assert_array_equal(got, stacks[places])
+
+
 def test_an_output_at_any_address(device: Device) -> None:
     rows = frames("Pong", 80, 0)[:5]
     store = FrameStore(Layout((84, 84), np.uint8))

@@ -1,10 +1,10 @@
-// The tensors of a batch, for one or two fields of it, in one launch: one thread block for each sample. It finds out which
-// frames the sample is made of, reads each block that holds some of them once, and writes each frame to all of its places
-// while it is at hand.
+// The tensors of a batch, for one or two fields of it, in one launch: PARTS thread blocks for each sample. They find out which
+// frames the sample is made of, take turns at the blocks that hold some of them, read each once, and write each frame to all of
+// its places while it is at hand.
 //
-// Defines: THREADS of a block; PARTS, thread blocks of a sample, which take turns at the blocks of frames; FRAME_NBYTES,
-// BLOCK_FRAMES and DEPTH of the store; CODEC of its blocks, ELEMENT_NBYTES, of what
-// rle repeats, and LZ4_NBYTES, see lz4.cuh; FRAME_IN_SHARED, see frame.cuh; and those of output.cuh.
+// Defines: THREADS of a thread block; PARTS; FRAME_NBYTES, BLOCK_FRAMES and DEPTH of the store; CODEC of its blocks,
+// ELEMENT_NBYTES, of what rle repeats, and LZ4_NBYTES, see lz4.cuh; FRAME_IN_SHARED, see frame.cuh; JUMPS, see jump.cuh; and
+// those of output.cuh.
 #include "jump.cuh"
 #include "lz4.cuh"
 #include "output.cuh"
