@@ -31,7 +31,6 @@ def main(kind):
 
     for t in range(600):
         add(t)
-    buffer.decide()  # a thread that loads kernels when the limit is set would be ended by LLVM
     n_refused, t = 0, 600
     with limited_memory(0):
         while n_refused < 20 and t < 6000:

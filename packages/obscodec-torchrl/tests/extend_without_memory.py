@@ -20,7 +20,6 @@ def main(codec):
     storage = CompressedStorage(20_000, codec=codec)
     for begin in range(0, 600, 8):
         storage.set(range(begin, begin + 8), items(begin, 8))
-    storage.decide()  # a thread that loads kernels when the limit is set would be ended by LLVM
     n_refused, end = 0, 600
     more = [items(begin, 8) for begin in range(end, 6000, 8)]  # here, since memory for them may be refused, too
     with limited_memory(0):

@@ -37,8 +37,6 @@ def main(fields):
     n_refused, n = 0, 200 if sys.argv[1] == "deciding" else 600
     for t in range(n):
         buffer.append(**step(t))
-    if sys.argv[1] != "deciding":
-        buffer.decide()  # a thread that loads kernels when the limit is set would be ended by LLVM
     t = n
     with limited_memory(0):
         while n_refused < 20 and t < 6000:
