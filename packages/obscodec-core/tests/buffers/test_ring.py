@@ -8,6 +8,7 @@ import numpy as np
 import obscodec
 import pytest
 from atari_frames import frames
+from forked import exit_status, forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obscodec import (
@@ -420,6 +421,18 @@ def test_a_field_with_an_unknown_codec_is_refused():
         Field((84, 84), np.uint8, "zst")
     with pytest.raises(SpecError, match=text):
         BufferOptions(codec={"frame": "zst"})
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_process_draws_by_itself(tmp_path):
+    ring = RingBuffer(1000, {"t": Field((), np.int64)})
+    for t in range(1000):
+        ring.append(t=t)
+    ring.sample(1)
+    children = [forked(lambda i=i: np.save(tmp_path / f"{i}.npy", ring.sample(100)["t"])) for i in range(2)]
+    assert [exit_status(child) for child in children] == [0, 0]
+    drawn = [np.load(tmp_path / f"{i}.npy").tolist() for i in range(2)] + [ring.sample(100)["t"].tolist()]
+    assert drawn[0] != drawn[1] != drawn[2] != drawn[0]
 
 
 def test_a_seed_gives_the_same_batch_again():

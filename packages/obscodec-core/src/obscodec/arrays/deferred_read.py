@@ -118,12 +118,14 @@ def _called(read: Callable[[], Any], at_once: Collection[Store | None]) -> Any:
 
 def _filled(read: Any, tensors_of: Callable[[Selection], Any]) -> Any:
     """What was read, with the tensors of each selection in its place."""
-    if isinstance(read, np.ndarray):  # most are
-        return read
     if isinstance(read, Selection):
         return tensors_of(read)
     if isinstance(read, dict):
-        return {key: _filled(value, tensors_of) for key, value in read.items()}
+        filled = dict(read)
+        for key, value in read.items():
+            if not isinstance(value, np.ndarray):  # most are
+                filled[key] = tensors_of(value) if isinstance(value, Selection) else _filled(value, tensors_of)
+        return filled
     if isinstance(read, (list, tuple)):
         parts = [_filled(part, tensors_of) for part in read]
         if isinstance(read, list):

@@ -525,7 +525,7 @@ class RingBuffer:
 
         Args:
             batch: how many steps.
-            rng: a random generator, of numpy or PyTorch, or a seed; None for a new generator.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for one that the system has seeded.
             replace: whether a step may be drawn more than once.
             p: the probability of each step, ``[len(self), n_envs]`` or flat; or the priorities of the steps.
             n_step: add up the rewards of so many steps, fewer where an episode ends or no more are stored. What a step
@@ -611,7 +611,7 @@ class RingBuffer:
 
         Args:
             batch: steps of a batch; the last one of an epoch has what is left.
-            rng: a random generator, of numpy or PyTorch, or a seed; None for a new generator.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for one that the system has seeded.
             n_epochs: how many times.
             drop_last: leave a smaller last batch out.
             to: see :meth:`sample`.
@@ -657,7 +657,7 @@ class RingBuffer:
         Args:
             batch: how many sequences.
             length: steps of a sequence.
-            rng: a random generator, of numpy or PyTorch, or a seed; None for a new generator.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for one that the system has seeded.
             overlap: sequences begin only where an episode begins, and ``length - overlap`` steps after one another; the
                 last one of an episode begins earlier, to end with it. None to begin anywhere.
             burn_in: so many steps of the episode before each sequence, to warm up a recurrent network; they are missing

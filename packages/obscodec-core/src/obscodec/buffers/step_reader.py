@@ -15,7 +15,7 @@ from obscodec.buffers.drawing import Ends, NStep, Seams, Stack, TorchBatch
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Ints
-from obscodec.stores import Store, new_batch
+from obscodec.stores import Guard, Store, new_batch
 
 Bools = npt.NDArray[np.bool_]
 Read = Callable[[], dict[str, Any]]
@@ -157,12 +157,20 @@ class StepReader:
         If a step stands for several, what comes after it, and whether its episode ends, is read at the ``last`` of
         these. Steps that are not ``real`` are zeros. The other arguments are those of ``DeferredRead``.
         """
-        picked, rows = {}, self.rows(span, steps)
+        picked, guards = dict[str, Any](), dict[Store, Guard]()
+        here = steps, self.rows(span, steps)
+        there = here if last is None else (last, self.rows(span, last))
         for name in self._fields:
-            if last is not None and name in self._outcomes:
-                picked[name] = self._picked(span, name, last, envs, real)
-            else:
-                picked[name] = self._picked(span, name, steps, envs, real, rows)
+            array, (at, rows) = self._arrays[name], there if name in self._outcomes else here
+            items = array.ids if isinstance(array, TensorArray) else array
+            found = np.asarray(items[rows, envs]) if name not in self._stacks else self._stacked(span, name, at, envs)
+            if real is not None:
+                found[~real] = 0  # zeros, or the id of the zero tensor
+            if isinstance(array, TensorArray):
+                if array.store not in guards:
+                    guards[array.store] = array.store.guard()
+                found = Selection(array.store, found, guards[array.store])
+            picked[name] = found
         return DeferredRead(picked, new_array, convert)
 
     def choose(self, span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
@@ -227,26 +235,16 @@ class StepReader:
             raise FieldError(f"n_step adds single rewards: leave {n_steps.reward!r} out of stack")
         n_steps.check(self._fields[n_steps.reward].layout.dtype)
 
-    def _picked(
-        self, span: Span, name: str, steps: Ints, envs: Ints, real: Bools | None, rows: Ints | None = None
-    ) -> Any:
-        """What a field has at some steps, an array or a selection of compressed tensors; ``rows`` if they are known."""
-        array, stack = self._arrays[name], self._stacks.get(name)
-        if stack is None:
-            picked = self._items(name, self.rows(span, steps) if rows is None else rows, envs)
-        else:
-            n_inside = self.n_inside(span, stack.n, steps, envs)
-            items = lambda of, at: self._items(of, self.rows(span, at), envs[..., None])  # noqa: E731
-            picked = stack.pick(items, name, steps, n_inside)
-        if real is not None:
-            picked[~real] = 0  # zeros, or the id of the zero tensor
-        return Selection(array.store, picked, array.store.guard()) if isinstance(array, TensorArray) else picked
+    def _stacked(self, span: Span, name: str, steps: Ints, envs: Ints) -> Any:
+        """The items of a field in the stacks of some steps, ids if it is compressed."""
 
-    def _items(self, name: str, rows: Ints, envs: Ints) -> Any:
-        """A new array of what the array of a field has: ids if it is compressed."""
-        array = self._arrays[name]
-        items = array.ids if isinstance(array, TensorArray) else array
-        return np.asarray(items[rows, envs])
+        def items(of: str, at: Ints) -> Any:
+            array = self._arrays[of]
+            among = array.ids if isinstance(array, TensorArray) else array
+            return np.asarray(among[self.rows(span, at), envs[..., None]])
+
+        stack = self._stacks[name]
+        return stack.pick(items, name, steps, self.n_inside(span, stack.n, steps, envs))
 
     def _flags(self, span: Span, name: str, steps: Ints, envs: Ints) -> Bools:
         return np.asarray(self._arrays[name][self.rows(span, steps), envs]).astype(np.bool_, copy=False)

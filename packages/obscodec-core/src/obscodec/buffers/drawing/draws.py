@@ -1,8 +1,10 @@
 """Draws: random steps, by generators of numpy and of PyTorch."""
 
+import os
 import reprlib
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -26,7 +28,9 @@ Rng: TypeAlias = np.random.Generator | TorchGenerator | int | None
 
 
 def as_generator(rng: Rng) -> np.random.Generator:
-    """``rng`` as a generator of numpy; one of PyTorch gives the seed of a new one."""
+    """``rng`` as a generator of numpy; one of PyTorch gives the seed of a new one, None is that of this process."""
+    if rng is None:
+        return _generator()
     if isinstance(rng, np.random.Generator):
         return rng
     torch = sys.modules.get("torch")
@@ -40,6 +44,16 @@ def as_generator(rng: Rng) -> np.random.Generator:
         raise DTypeError(
             f"rng must be a numpy.random.Generator, a torch.Generator, a seed of 0 or more, or None, got {found}"
         ) from None
+
+
+@cache
+def _generator() -> np.random.Generator:
+    """A generator that the system has seeded; to make one takes longer than to draw a batch."""
+    return np.random.default_rng()
+
+
+if hasattr(os, "register_at_fork"):  # a child draws by itself
+    os.register_at_fork(after_in_child=_generator.cache_clear)
 
 
 def as_floats(what: str, value: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -121,7 +121,7 @@ class Prioritized:
 
         Args:
             batch: how many.
-            rng: a random generator, of numpy or PyTorch, or a seed; None for a new generator.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for one that the system has seeded.
 
         Raises:
             SlotError: there is none.
