@@ -248,3 +248,18 @@ def test_samples_are_on_the_device_that_decodes_them(cuda):
     text = "what is kept on 'cuda' is decoded there, so batches must be there: "
     with pytest.raises(obscodec.DTypeError, match=text):
         obscodec_sb3.CompressedReplayBuffer(100, IMAGES, ACTIONS, device="meta", buffer_device=cuda)
+
+
+@pytest.mark.parametrize("place", ["there", "cpu"])
+def test_a_sample_is_copied_to_the_device_at_once(place, cuda, torch_device, monkeypatch):
+    buffers = both("replay", 120, torch_device, codec="delta-rle", buffer_device=cuda if place == "there" else "cpu")
+    add_steps(buffers, range(50))
+    buffers[1].decide()
+    add_steps(buffers, range(50, 60))
+    (expected,) = samples_of(buffers[:1])
+    copied, to = [], torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda x, *of, **how: (copied.append(how), to(x, *of, **how))[1])
+    (found,) = samples_of(buffers[1:])
+    assert_equal(found, expected)
+    copies = [how for how in copied if how.get("non_blocking")]
+    assert len(copies) == (1 if place == "there" else 2)  # of which one is the observations

@@ -118,3 +118,25 @@ def test_tensors_are_indices_and_priorities():
 def test_a_device_that_is_not_there_is_refused(device):
     with pytest.raises(BackendUnavailable, match=f"^PyTorch can't use the device {device!r}: "):
         filled().sample(1, to=device)
+
+
+@pytest.mark.parametrize("place", ["there", "cpu"])
+def test_the_small_fields_of_a_batch_go_to_a_gpu_together(place, cuda, torch_device, monkeypatch):
+    device = cuda if place == "there" else "cpu"
+    fields = {
+        "frame": Field((20, 20), np.uint8, "delta-rle", device=device),
+        **{str(dtype): Field((3,), dtype) for dtype in (np.bool_, np.int16, np.float64, ml_dtypes.bfloat16)},
+        "empty": Field((0, 2), np.float32),
+    }
+    ring = RingBuffer(20, fields)
+    for i in range(20):
+        ring.append(**{name: np.full(field.shape, i).astype(field.dtype) for name, field in fields.items()})
+    ring.decide()
+    arrays, copied, to = ring.sample(9, 0), [], torch.Tensor.to
+    arrays["frame"] = np.broadcast_to(arrays[str(np.int16)][:, :1, None], (9, 20, 20)).astype(np.uint8)
+    monkeypatch.setattr(torch.Tensor, "to", lambda x, *of, **how: (copied.append(how), to(x, *of, **how))[1])
+    tensors = ring.sample(9, 0, to="cuda")
+    copies = [how for how in copied if how.get("non_blocking")]
+    assert all(tensor.device == torch_device for tensor in tensors.values())
+    assert_tensors_equal({name: tensor.cpu() for name, tensor in tensors.items()}, arrays)
+    assert len(copies) == (1 if place == "there" else 2)

@@ -13,6 +13,7 @@ import torch as th
 from gymnasium import spaces
 from obscodec import TensorArray
 from obscodec.arrays import WriteBuffer
+from obscodec.buffers.drawing import TorchBatch
 from obscodec.columns import Column, ColumnReader
 from obscodec.frames import MAX_COLUMNS
 from obscodec.stores import BATCH_MEMORY
@@ -61,10 +62,13 @@ class DirectAdd:
         self._action, self._reward, self._done, self._timeout = rows[-4:]
         self._flat_action = self._action.reshape(-1)
         self._given: tuple[Any, ...] = ()  # the types, shapes and dtypes that came last
-        self.reads_on_cpu = False
+        self._tensors: TorchBatch | None = None  # for a GPU
+        self.reads = False
         if self._keys is None:
             self._store = self._obs.store
-            self.reads_on_cpu = self._store.device == buffer.device.type == "cpu"
+            if buffer.device.type == "cuda":
+                self._tensors = TorchBatch(buffer.device)
+            self.reads = bool(self._tensors) or self._store.device == buffer.device.type == "cpu"
             ids, (actions, *others) = [Column(ids, np.dtype(np.int64)) for ids in self._stored[0][2]], columns
             self._columns = ColumnReader(ids, others, [actions])
         bound = [*zip(columns, rows, strict=True)][: len(rows) - (not self._keeps_timeouts)]
@@ -169,6 +173,11 @@ class DirectAdd:
             self._given = given
         return bool(accepted)
 
+    @property
+    def can_read(self) -> bool:
+        """Whether :meth:`chosen` does; a store on a GPU may have first tensors on the CPU."""
+        return self.reads and (self._store.device == "cpu" or self._store.has_device_reader)
+
     def chosen(self, steps: Any, envs: Any) -> Callable[[], ReplayBufferSamples]:
         """Reads what SB3's ``_get_samples`` returns for rows and environments, ``i64[n]`` each, as they are now."""
         guard = self._store.guard()
@@ -176,17 +185,31 @@ class DirectAdd:
 
         def read() -> ReplayBufferSamples:
             n = len(steps)
-            tensors = BATCH_MEMORY.array(2 * n, self._store.layout)
-            self._store.read_into(ids.reshape(-1), tensors)
-            guard.close()
-            both = th.from_numpy(tensors)
             rewards, dones, timeouts = plain.reshape(3, n, 1)
             dones *= 1 - timeouts
-            return ReplayBufferSamples(
-                both[:n], th.from_numpy(actions[0]), both[n:], th.from_numpy(dones), th.from_numpy(rewards)
-            )
+            others = actions[0], dones, rewards
+            if self._tensors is None:
+                tensors = BATCH_MEMORY.array(2 * n, self._store.layout)
+                self._store.read_into(ids.reshape(-1), tensors)
+                both, action, done, reward = map(th.from_numpy, (tensors, *others))
+            else:
+                both, action, done, reward = self._on_gpu(self._tensors, ids.reshape(-1), others)
+            guard.close()
+            return ReplayBufferSamples(both[:n], action, both[n:], done, reward)
 
         return read
+
+    def _on_gpu(self, tensors: TorchBatch, ids: Any, others: tuple[Any, ...]) -> list[th.Tensor]:
+        """The observations with some ids, and other arrays, on a GPU: one copy, if the observations are there."""
+        store = self._store
+        decoded = tensors.new_array(store, len(ids))
+        if store.device == "cpu":
+            store.read_into(ids, decoded)
+            return [tensors.tensor(decoded), *tensors.tensors(others)]
+        reader, known = store.device_reader(ids)
+        there, *plain = tensors.tensors([known.astype(np.int32), *others])
+        reader.read(known, decoded, there)
+        return [tensors.tensor(decoded), *plain]
 
     def undo(self, step: int) -> None:
         """Undo the last :meth:`add`, if it was to this row."""

@@ -456,7 +456,9 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
     def _direct_reader(self) -> DirectAdd | None:
         """What reads transitions without SB3's own code; None if that does more than SB3's ReplayBuffer."""
         direct = self._direct
-        return direct if direct is not None and self._samples_directly and direct.is_for(self) else None
+        if direct is None or not self._samples_directly or not direct.is_for(self) or not direct.can_read:
+            return None
+        return direct
 
     def _read_directly(self, rows: Ints) -> Callable[[], ReplayBufferSamples] | None:
         """Reads transitions of random environments, if there is a direct reader."""
@@ -518,10 +520,10 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             return None
         self._adds_alone = stock.add.__func__ in _ADD_ALONE and names == _PLAIN
         direct = DirectAdd.of(self)
-        if direct is not None:  # of SB3, with nothing of a user's in between, and on the CPU
+        if direct is not None:  # of SB3, with nothing of a user's in between
             after_ours: Any = super(CompressedBuffer, self)
             is_stock = after_ours._get_samples.__func__ is ReplayBuffer._get_samples
-            self._samples_directly = is_stock and self._hands_on and direct.reads_on_cpu
+            self._samples_directly = is_stock and self._hands_on and direct.reads
         return direct
 
     def _draw(self, batch_size: int, env: VecNormalize | None = None) -> Any:

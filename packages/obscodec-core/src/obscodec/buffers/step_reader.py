@@ -197,7 +197,6 @@ class StepReader:
         if n_steps is not None:
             self._check_n_step(n_steps)
         tensors = None if to is None else TorchBatch(to)
-        made = tensors.tensor if tensors else convert
         new_array = tensors.new_array if tensors else new_batch
 
         def choose(span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
@@ -214,7 +213,9 @@ class StepReader:
 
             def read() -> dict[str, Any]:
                 arrays: dict[str, Any] = chosen.result() | more
-                return arrays if made is None else {name: made(array) for name, array in arrays.items()}
+                if tensors is not None:
+                    return tensors.batch(arrays)
+                return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
 
             return read
 

@@ -34,11 +34,12 @@ class FrameReader(ABC):
     """
 
     @abstractmethod
-    def read(self, ids: Ints, out: Any) -> None:
+    def read(self, ids: Ints, out: Any, there: Any = None) -> None:
         """Decode tensors.
 
         Args:
             ids: ``i64[n]`` on the host.
+            there: ``i32[n]`` in the memory of the device, the same ids; None to copy them there.
             out: ``[n, *shape]`` in the memory of the device, an array of any library; contiguous.
 
         Raises:

@@ -163,6 +163,11 @@ class FrameStore(Store):
             self.log.read(ids, self._frame.rows(read), self.threads)
             self._join(read, self._last, out)
 
+    @property
+    def has_device_reader(self) -> bool:
+        """See ``Store.has_device_reader``."""
+        return self.reader is not None
+
     def device_reader(self, ids: Ints) -> tuple[FrameReader, Ints]:
         """See ``Store.device_reader``."""
         return (self.reader, ids) if self.reader else super().device_reader(ids)

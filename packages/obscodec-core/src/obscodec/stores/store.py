@@ -119,6 +119,11 @@ class Store(IdExchange):
             raise DTypeError(f"out is a numpy array, for a store on the CPU, got {type(out).__name__}")
         backend(self.device).fill(self.device, out, len(ids), self.layout, partial(self.read_into, ids))
 
+    @property
+    def has_device_reader(self) -> bool:
+        """Whether :meth:`device_reader` returns one, at once."""
+        return False
+
     def device_reader(self, ids: Ints) -> tuple[FrameReader, Ints]:
         """What decodes tensors on the GPU, for ids in the memory of the GPU; and the ids that it knows them by.
 

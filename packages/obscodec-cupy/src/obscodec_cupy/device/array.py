@@ -1,6 +1,7 @@
 """Arrays of a device, and what kernels ask of those that they are given."""
 
 import ctypes
+from functools import cache
 from typing import Any, Final
 
 from obscodec import DTypeError, ShapeError
@@ -20,11 +21,14 @@ def checked(what: str, array: DeviceArray, shape: tuple[int, ...], *dtypes: str)
     """The array, which must have this shape and one of the dtypes, and be contiguous, as kernels take it."""
     if array.shape != shape:
         raise ShapeError(f"{what} has shape {shape}, got {array.shape}")
-    if array.dtype.name not in dtypes:
+    if _name(array.dtype) not in dtypes:
         raise DTypeError(f"{what} has dtype {dtypes[0]}, got {array.dtype}")
     if not array.flags.c_contiguous:
         raise ShapeError(f"{what} has gaps, or its axes are in another order in memory: pass a contiguous array")
     return array
+
+
+_name = cache(lambda dtype: dtype.name)  # which takes 2.5 µs
 
 
 def require_writable(what: str, x: object) -> None:

@@ -13,11 +13,10 @@ from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
 from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.writes import Writes
-from obscodec_cupy.frames.frame_reader import CudaFrameReader
+from obscodec_cupy.frames.frame_reader import MOST_KNOWN, CudaFrameReader
 from obscodec_cupy.frames.gather import Gather, Source, form_of
 
 _FIELDS = 2  # that one launch reads, such as an observation and the next one
-_KNOWN = 64  # reads that are prepared
 
 
 class DeviceIds:
@@ -257,7 +256,7 @@ class BatchReader:
                 launch = group.gather.prepared(group.reader.mirror.header, at.size, fields, places=at, scratch=scratch)
                 launches.append((group, launch))
         if None not in key:
-            if len(self._known) == _KNOWN:
+            if len(self._known) == MOST_KNOWN:
                 self._known.clear()
             self._known[key] = launches
         return launches

@@ -1,6 +1,8 @@
 """CudaFrameReader: reads the frames of one store on a GPU."""
 
-from typing import Any
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 from obscodec import CorruptStream, FrameStack, HeapFull, Layout
@@ -14,6 +16,8 @@ from obscodec_cupy.device.device import Device
 from obscodec_cupy.device.writes import Writes
 from obscodec_cupy.frames.gather import Gather, Source
 from obscodec_cupy.frames.mirror import Mirror
+
+MOST_KNOWN: Final = 64  # reads that are prepared
 
 
 class CudaFrameReader(FrameReader):
@@ -33,6 +37,7 @@ class CudaFrameReader(FrameReader):
         with self.order:
             self.mirror = Mirror(device, log, pinned=pinned)
         self._gather: Gather | None = None
+        self._known: dict[Hashable, Callable[[], None]] = {}
         device.park_with(self, self.mirror.memories, self.order)
 
     def check(self) -> None:
@@ -45,24 +50,39 @@ class CudaFrameReader(FrameReader):
                 "that were assigned after its last sync"
             ) from error
 
-    def read(self, ids: Ints, out: Any) -> None:
+    def read(self, ids: Ints, out: Any, there: Any = None) -> None:
         """See ``FrameReader.read``."""
         self.device.require_process()
         self.check()
+        device = self.device
+        key = None if there is None else (device.key(there), device.key(out))
+        with self.lock, device.on_stream_of(out), self.order:
+            launch = self._known.get(key)
+            if launch is None:
+                view = device.writable_view("out", out)
+                target = checked("out", view, (len(ids), *self.layout.shape), self.layout.dtype.name)
+                known = device.upload(ids.astype(np.int32)) if there is None else device.view(there)
+                launch = self._prepared(key, Source(checked("there", known, ids.shape, "int32"), target))
+            try:
+                self.sync(Writes(device), ids=ids)
+            except HeapFull:
+                self.sync(Writes(device), ids=ids)  # what was replaced has been given back now
+            launch()
+
+    def _prepared(self, key: tuple[Hashable, Hashable] | None, source: Source) -> Callable[[], None]:
+        """What launches a read; known by its key from now on, if other memory than that of the key is not needed."""
         if self._gather is None:
             self._gather = self.gather()
-        gather, layout = self._gather, self.layout
-        with self.lock, self.device.on_stream_of(out), self.order:
-            view = self.device.writable_view("out", out)
-            target = checked("out", view, (len(ids), *layout.shape), layout.dtype.name)
-            source = Source(self.device.upload(ids.astype(np.int32)), target)
-            try:
-                self.sync(Writes(self.device), ids=ids)
-            except HeapFull:
-                self.sync(Writes(self.device), ids=ids)  # what was replaced has been given back now
-            scratch_nbytes = gather.scratch_nbytes(len(ids))
-            scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
-            gather.prepared(self.mirror.header, len(ids), [source], scratch=scratch)()
+        n = source.ids.size
+        scratch_nbytes = self._gather.scratch_nbytes(n)
+        scratch = self.device.empty((scratch_nbytes,), np.uint8) if scratch_nbytes else None
+        launch = self._gather.prepared(self.mirror.header, n, [source], scratch=scratch)
+        if key is None or None in key or scratch is not None:
+            return partial(_launched, launch, (source, scratch))
+        if len(self._known) == MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = launch
+        return launch
 
     def sync(self, writes: Writes, n_items: int = 0, *, ids: Ints | None = None) -> int:
         """Bring the device up to date with the log and with what was added to ``writes``; returns ``n_syncs``.
@@ -94,3 +114,9 @@ class CudaFrameReader(FrameReader):
         """A :class:`Gather` from the mirror, with its ``options``."""
         form: dict[str, Any] = {"frame_stack": self.frame_stack, "codec": self.log.coder.spec, **options}
         return Gather(self.device, self.layout, self.log.block_frames, **form)
+
+
+def _launched(launch: Callable[[], None], used: object) -> None:
+    """Launch what works with ``used``, which is held until then."""
+    launch()
+    del used

@@ -1,6 +1,9 @@
 """TorchBatch: batches as tensors of PyTorch, on any of its devices."""
 
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,9 @@ from obscodec.errors import BackendUnavailable, MissingPackage
 from obscodec.installing import install_command
 from obscodec.layout import is_common
 from obscodec.stores import Store, new_batch
+
+_SMALL_NBYTES = 1 << 16  # of an array that is copied to a GPU with others
+_ALIGNMENT = 16  # of what is copied to a GPU together
 
 
 class TorchBatch:
@@ -25,31 +31,63 @@ class TorchBatch:
             raise MissingPackage(f"tensors need PyTorch: {install_command('torch')}") from None
         try:
             self.device = torch.device(device)
-            torch.empty(0, device=self.device)
+            here = torch.empty(0, device=self.device).device
+            is_current = here.type == "cuda" and here.index == torch.cuda.current_device()
+            self._names = {str(here), "cuda"} if is_current else {str(here)}  # of it, for stores
         except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
             raise BackendUnavailable(f"PyTorch can't use the device {device!r}: {error}") from error
 
     def new_array(self, store: Store, n: int) -> Any:
         """An array ``[n, *shape]`` to decode tensors of a store into."""
-        if store.device != "cpu" or self.device.type != "cuda":
+        torch, layout = self._torch, store.layout
+        if self.device.type != "cuda" or store.device not in {"cpu", *self._names}:
             return new_batch(store, n)
-        pinned = self._torch.empty((n, store.layout.nbytes), dtype=self._torch.uint8, pin_memory=True)
-        return store.layout.tensors(pinned.numpy())
+        if store.device != "cpu":
+            return torch.empty((n, *layout.shape), dtype=_dtype_of(layout.dtype), device=self.device)
+        return layout.tensors(torch.empty((n, layout.nbytes), dtype=torch.uint8, pin_memory=True).numpy())
 
     def tensor(self, array: Any) -> Any:
-        """A numpy array, or an array in the memory of a GPU, as a tensor on the device; without a copy on the CPU."""
-        torch = self._torch
-        if isinstance(array, torch.Tensor):
+        """What :meth:`new_array` made, or another array, as a tensor on the device; without a copy on the CPU."""
+        if isinstance(array, self._torch.Tensor):
             return array
         if not isinstance(array, np.ndarray):
-            return torch.as_tensor(array, device=self.device)
+            return self._torch.as_tensor(array, device=self.device)
         tensor = self._on_cpu(array)
         if self.device.type != "cuda":
             return tensor.to(self.device)
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
+    def tensors(self, arrays: Sequence[Array]) -> list[Any]:
+        """Arrays of numpy as tensors on the device: parts of one tensor there, which one copy brings to a GPU."""
+        if self.device.type != "cuda":
+            return [self._on_cpu(array).to(self.device) for array in arrays]
+        dtypes = [_dtype_of(array.dtype) for array in arrays]
+        begins = [0, *accumulate([-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays])]
+        pinned = self._torch.empty(begins[-1], dtype=self._torch.uint8, pin_memory=True)
+        host = pinned.numpy()
+        for array, begin in zip(arrays, begins, strict=False):
+            host[begin : begin + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        there, parts = pinned.to(self.device, non_blocking=True), []
+        for array, dtype, begin in zip(arrays, dtypes, begins, strict=False):
+            parts.append(there[begin : begin + array.nbytes].view(dtype).view(array.shape))
+        return parts
+
+    def batch(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """All arrays of a batch as tensors on the device, small ones by :meth:`tensors`."""
+        small = [name for name, x in arrays.items() if isinstance(x, np.ndarray) and x.nbytes < _SMALL_NBYTES]
+        tensors = dict(zip(small, self.tensors([arrays[name] for name in small]), strict=True))
+        return {name: tensors[name] if name in tensors else self.tensor(x) for name, x in arrays.items()}
+
     def _on_cpu(self, array: Array) -> Any:
         if array.dtype.kind in "mM" or is_common(array.dtype):
             return self._torch.from_numpy(array)  # which refuses times
-        same = getattr(self._torch, array.dtype.name)
-        return self._torch.from_numpy(array.view(f"i{array.dtype.itemsize}")).view(same)
+        return self._torch.from_numpy(array.view(f"i{array.dtype.itemsize}")).view(_dtype_of(array.dtype))
+
+
+@cache
+def _dtype_of(dtype: np.dtype[Any]) -> Any:
+    """The dtype of PyTorch of the same name; what it refuses raises TypeError."""
+    torch = import_module("torch")
+    if dtype.kind in "mM" or is_common(dtype):
+        return torch.from_numpy(np.empty(0, dtype)).dtype
+    return getattr(torch, dtype.name)

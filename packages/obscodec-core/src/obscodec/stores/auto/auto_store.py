@@ -181,6 +181,11 @@ class AutoStore(Store):
             self._newest.read_into(inner, moved)
             out[~here] = moved
 
+    @property
+    def has_device_reader(self) -> bool:
+        """See ``Store.has_device_reader``."""
+        return self.has_moved and self._newest.has_device_reader
+
     def device_reader(self, ids: Ints) -> tuple[FrameReader, Ints]:
         """See ``Store.device_reader``. If the first tensors are about to move, it waits until they have."""
         if self._last is None:
