@@ -1,5 +1,6 @@
 """A CompressedStorage that decodes on a GPU gives what a LazyTensorStorage gives."""
 
+import copy
 import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -152,6 +153,44 @@ def test_steps_that_another_storage_encoded_are_taken_over(steps, cuda, torch_de
     with no_host():
         samples = samples_of([stock, ours])
     assert_equal(samples[1], samples[0])
+
+
+@pytest.mark.parametrize("ndim", [1, 2])
+def test_an_index_on_the_gpu_stays_there(ndim, steps, cuda, torch_device, no_host, monkeypatch):
+    """Also before the storage is full, when an index from the end is one of the items so far."""
+    ours = CompressedStorage(40 * ndim, ndim=ndim, device=torch_device, buffer_device=cuda, codec="delta-rle")
+    stock = LazyTensorStorage(40 * ndim, ndim=ndim, device=torch_device)
+    items = steps[:50].to(torch_device) if ndim == 1 else steps[:100].reshape(50, 2).to(torch_device)
+    rows = torch.tensor([3, -1, 0, 24, -25, 3]).to(torch_device)
+    at = rows if ndim == 1 else (rows, torch.tensor([0, 1, -1, 0, -2, 1]).to(torch_device))
+    for storage in (stock, ours):
+        storage.set(range(25), items[:25])
+    ours.decide()
+    for begin in (0, 25, 35):
+        for storage in (stock, ours):
+            if begin:
+                storage.set([k % 40 for k in range(begin, begin + 10)], items[begin : begin + 10])
+        with no_host(), monkeypatch.context() as patch:
+            patch.setattr("obscodec_torchrl.compressed_tensor.as_index", None)
+            found = ours.get(at if ndim == 2 else (at,) if begin else at)
+        assert_equal(found, stock.get(at))
+    for copied in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):
+        assert_equal(copied.get(at), stock.get(at))
+        assert_equal(ours.get(at), stock.get(at))
+
+
+def test_an_index_on_the_gpu_that_is_out_of_range_shows_at_the_next_read(steps, cuda, torch_device):
+    storage = CompressedStorage(40, device=torch_device, buffer_device=cuda, codec="delta-rle")
+    storage.set(range(40), steps[:40].exclude("index"))
+    storage.decide()
+    far = torch.tensor([3, -41]).to(torch_device)
+    pixels = storage._storage["pixels"]
+    batch = storage._device_batch(far)
+    batch.read()
+    assert not batch.room_for(pixels.array, batch.index)[1].any()
+    with pytest.raises(obscodec.SlotError, match="sample 1 of a batch asks for a tensor that the store does not have"):
+        storage.get(torch.tensor([3]).to(torch_device))
+    assert torch.equal(storage.get(far[:1])["pixels"], steps["pixels"][3:4].to(torch_device))
 
 
 def test_without_a_gpu_a_storage_says_what_is_missing(monkeypatch):

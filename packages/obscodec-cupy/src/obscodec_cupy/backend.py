@@ -1,12 +1,12 @@
 """The backend ``"cuda"`` of obscodec."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from obscodec import FrameStack, Layout, LayoutError
+from obscodec import FrameStack, Layout, LayoutError, TensorArray
 from obscodec import codec as cpu_codec
 from obscodec.devices import Backend, FrameReader
 from obscodec.frames import FrameLog
@@ -15,6 +15,7 @@ from obscodec.heap import Allocate
 from obscodec_cupy.codecs.codec import CudaCodec
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import checked
+from obscodec_cupy.frames.batch_reader import BatchReader
 from obscodec_cupy.frames.frame_reader import CudaFrameReader
 from obscodec_cupy.frames.gather import form_of
 
@@ -67,6 +68,10 @@ class CudaBackend(Backend):
         except LayoutError:
             return None
         return CudaFrameReader(opened.device(device), layout, frame_stack, log, pinned=heap == "pinned")
+
+    def batch_reader(self, arrays: Sequence[TensorArray]) -> BatchReader:
+        """See ``Backend.batch_reader``."""
+        return BatchReader(arrays)
 
     def download(self, device: str, x: Any) -> npt.NDArray[np.generic]:
         """See ``Backend.download``."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, reduce
 from operator import getitem
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 import obscodec
@@ -21,6 +21,8 @@ from obscodec_torchrl.arrays import DrawnArray, PartArray, steps_of, strided_vie
 
 # While this is True, an index array of a compressed tensor selects one that is decoded later.
 DRAWING: ContextVar[bool] = ContextVar("DRAWING", default=False)
+# The batch of which a compressed tensor is being indexed, if the GPU decodes it: a DeviceBatch.
+DEVICE_BATCH: ContextVar[Any] = ContextVar("DEVICE_BATCH", default=None)
 
 K = TypeVar("K", bound=Hashable)
 Device = torch.device | str
@@ -83,6 +85,9 @@ class CompressedTensor(torch.Tensor):
     share_memory_ = apply_ = map_ = map2_ = __dlpack__ = _no_memory  # torch would crash in these
 
     def __getitem__(self, index: Any) -> torch.Tensor:
+        batch = DEVICE_BATCH.get()
+        if batch is not None and (room := batch.room_for(self.array, index)) is not None:
+            return cast("torch.Tensor", room)
         *steps, at = steps_of(as_index(index), self.n_leading, self.ndim)
         if steps:
             return reduce(getitem, (*steps, at), self)  # type: ignore[arg-type]

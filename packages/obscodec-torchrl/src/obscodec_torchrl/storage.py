@@ -29,7 +29,8 @@ from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.arrays import DrawnArray
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
-from obscodec_torchrl.compressed_tensor import DRAWING, CompressedTensor, Device, as_index, decode
+from obscodec_torchrl.compressed_tensor import DEVICE_BATCH, DRAWING, CompressedTensor, Device, as_index, decode
+from obscodec_torchrl.device_batch import DeviceBatch, DeviceReader
 from obscodec_torchrl.leaves import Key, as_key, leaves, selected, with_leaves
 from obscodec_torchrl.loading import load_dict, state_dict_of
 from obscodec_torchrl.remote_object import RemoteObject
@@ -126,6 +127,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     codec, min_nbytes, frame_stack, budget = Option(), Option(), Option(), Option()
     decide_after, block_frames, buffer_device, heap = Option(), Option(), Option(), Option()
     max_bytes, spill = Option(), Option()
+    _reader: DeviceReader | None = None
 
     def __init__(
         self,
@@ -238,10 +240,25 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             IndexError: the index is out of range.
         """
         context = copy_context()
-        context.run(DRAWING.set, True)
-        with self.lock:  # a buffer's index is a tuple of one tensor, which tensordict takes longer for
-            items = context.run(super().get, index[0] if isinstance(index, tuple) and len(index) == 1 else index)
+        if isinstance(index, tuple) and len(index) == 1:
+            index = index[0]  # a buffer's index is a tuple of one tensor, which tensordict takes longer for
+        with self.lock:
+            if (batch := self._device_batch(index)) is not None:
+                context.run(DEVICE_BATCH.set, batch)
+                items = context.run(selected, self._storage, batch.index[0] if self.ndim == 1 else batch.index)
+                batch.read()
+                return items
+            context.run(DRAWING.set, True)
+            items = context.run(super().get, index)
         return items if any(x._collate_fn is decoded for x in self.buffers_at_work()) else decoded(items)
+
+    def _device_batch(self, index: Any) -> DeviceBatch | None:
+        """The items that ``index`` selects, if the GPU that decodes them has the index, too."""
+        if not self.initialized or not str(self.device).startswith("cuda"):
+            return None
+        if self._reader is None or self._reader.data is not self._storage:
+            self._reader = DeviceReader(self._storage, tuple(self._total_shape))
+        return self._reader.batch(index, self._len_along_dim0)
 
     @not_compiled
     @says_memory_error

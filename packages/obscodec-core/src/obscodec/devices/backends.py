@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -120,6 +120,15 @@ class Backend(ABC):
 
         With the heap ``"pinned"``, :meth:`pinned` allocated the chunks of the log, and kernels read them in place; with
         ``"device"``, the reader copies them to the device.
+        """
+
+    @abstractmethod
+    def batch_reader(self, arrays: Sequence[Any]) -> Any:
+        """What reads items of several ``TensorArray`` s by places on their device: see ``obscodec_cupy.BatchReader``.
+
+        Raises:
+            ShapeError: one is a view.
+            SpecError: they are not on one device.
         """
 
     @abstractmethod
