@@ -80,6 +80,9 @@ class Sound(Backend):
     def frame_reader(self, device: str, heap: str, layout: Layout, frame_stack: Any, log: Any) -> Any:
         raise AssertionError("the CPU decodes")
 
+    def batch_reader(self, arrays: Any) -> Any:
+        raise AssertionError("the CPU decodes")
+
     def download(self, device: str, x: Any) -> Any:
         return memory_of(x).copy()
 

@@ -13,7 +13,7 @@ import torch as th
 from gymnasium import spaces
 from obscodec import TensorArray
 from obscodec.arrays import WriteBuffer
-from obscodec.buffers.drawing import TorchBatch
+from obscodec.buffers import TorchBatch
 from obscodec.columns import Column, ColumnReader
 from obscodec.frames import MAX_COLUMNS
 from obscodec.stores import BATCH_MEMORY

@@ -4,7 +4,7 @@ Steps, episodes, capacity and memory limits are decided here. A buffer never kno
 """
 
 from obscodec.buffers.array_set import ArraySet
-from obscodec.buffers.drawing import Prioritized
+from obscodec.buffers.drawing import Prioritized, TorchBatch
 from obscodec.buffers.estimates import estimate
 from obscodec.buffers.exploration import leaves, random_steps
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
@@ -25,6 +25,7 @@ __all__ = [
     "Prioritized",
     "Rearranged",
     "RingBuffer",
+    "TorchBatch",
     "estimate",
     "leaves",
     "making_room",

@@ -84,8 +84,7 @@ class Sealer:
         """
         self._finish(versions)
         while len(self._open.leaving) or len(self._open.queue):
-            self._begin(versions)
-            self._finish(versions)
+            self._begin(versions, waits=True)
         if self._coder.versions is not None:
             self._train(len(versions))
 
@@ -112,13 +111,13 @@ class Sealer:
         job = self._training
         return job is not None and job.is_under_way
 
-    def _begin(self, versions: Table) -> None:
-        """Compress the blocks of a queue in the background, or here if there is no second processor."""
+    def _begin(self, versions: Table, *, waits: bool = False) -> None:
+        """Compress the blocks of a queue in the background; here if somebody waits, or there is no second processor."""
         if not len(self._open.leaving):
             self._open.exchange_queues()
         leaving = self._open.leaving
         seal = partial(self._sealed, leaving.blocks())
-        if leaving.is_open and n_processors() > 1:
+        if leaving.is_open and not waits and n_processors() > 1:
             try:
                 self._job = _ENCODER.submit(seal)
                 return
