@@ -14,7 +14,7 @@ README = Path(__file__).parents[1] / "packages" / "obscodec-cupy" / "README.md"
 def check(names: dict[str, Any]) -> None:
     """The batch is what was assigned."""
     places, steps = names["places"].cpu().numpy(), names["step"]
-    for read, first in zip(names["batch"], (0, 1), strict=True):
+    for read, first in zip(names["batch"].values(), (0, 1), strict=True):
         expected = steps[places // 2 + first, places % 2].astype(np.float32) * np.float32(1 / 255)
         np.testing.assert_array_equal(read.cpu().numpy(), expected)
     names["reader"].check()

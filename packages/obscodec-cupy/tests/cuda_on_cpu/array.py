@@ -10,6 +10,13 @@ class Allocation:
     """Who holds this holds device memory."""
 
 
+class _Lent:
+    """Another library holds the allocation of an array, too."""
+
+    def __init__(self, array: "SimulatedArray") -> None:
+        self.array, self.__array_interface__ = array, array.memory.__array_interface__
+
+
 class SimulatedArray:
     """What :class:`obscodec_cupy.device.array.DeviceArray` asks for, over host memory.
 
@@ -56,7 +63,7 @@ class SimulatedArray:
         raise TypeError("device memory is not converted implicitly, download it")
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self.memory.__dlpack__(**options)
+        return np.asarray(_Lent(self)).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.memory.__dlpack_device__()

@@ -129,6 +129,52 @@ def test_arrays_of_several_stores_and_an_odd_number_of_them(cuda):
         np.testing.assert_array_equal(out, flat(expected)[places])
 
 
+@pytest.mark.parametrize("dtype", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_new_arrays_are_made_for_places(cuda, dtype, is_named):
+    device, (arrays, model) = opened.device(cuda), small_arrays(cuda)
+    names = ["first", "second"]
+    reader = BatchReader(dict(zip(names, arrays, strict=True)) if is_named else arrays, dtype=dtype)
+    reader.sync()
+    at = np.array([5, 0, 79, 5])
+    made = reader.read(places := device.upload(at))
+    outs = {name: device.empty(made[name].shape, made[name].dtype) for name in names[::-1]} if is_named else made
+    again = reader.read(places, outs)
+    assert again is outs
+    for i, expected in enumerate(model):
+        found = [device.download(of[names[i]] if is_named else of[i]) for of in (made, again)]
+        wanted = flat(expected)[at].astype(np.float32 if dtype == "bfloat16" else dtype or np.uint8)
+        for x in found:
+            read = (x.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else x
+            np.testing.assert_array_equal(read, wanted, strict=True)
+
+
+class OfAnotherLibrary:
+    """An array of the standard of arrays, such as one of JAX."""
+
+    def __init__(self, numbers) -> None:
+        self.memory = np.asarray(numbers)
+
+    def __dlpack__(self, **options):
+        return self.memory.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.memory.__dlpack_device__()
+
+    def __array_namespace__(self):
+        return np
+
+
+def test_new_arrays_are_of_the_library_of_the_places(simulated):
+    simulated(eager=True)
+    arrays, model = small_arrays("cuda")
+    reader = BatchReader({"one": arrays[0]})
+    reader.sync()
+    read = reader.read(OfAnotherLibrary([3, 7]))["one"]
+    assert isinstance(read, np.ndarray)
+    np.testing.assert_array_equal(read, flat(model[0])[[3, 7]])
+
+
 @pytest.mark.parametrize("index", [
     3, -1, slice(4, 9), slice(None, None, 7), [1, 5, -2], (np.array([2, 2, 8]), np.array([0, 1, 1])), (slice(None), 1),
     ..., (5, 0), np.arange(40) % 3 == 0,
@@ -410,7 +456,7 @@ def test_what_a_reader_refuses(cuda):
     with pytest.warns(UserWarning, match="decoded on the CPU"):
         zipped = TensorArray.zeros((3,), FrameStore(SMALL, codec="zstd:3", device=cuda))
     with pytest.raises(SpecError, match=r"^a FrameStore on 'cuda' can't be read by ids on a GPU: that takes frames"):
-        BatchReader([zipped]).sync()
+        BatchReader([zipped])
 
     reader = BatchReader([array, other])
     reader.sync()
@@ -418,6 +464,13 @@ def test_what_a_reader_refuses(cuda):
     outs = [device.empty((4, *SMALL.shape), np.uint8) for _ in range(2)]
     with pytest.raises(ShapeError, match=r"^outs must have 2 arrays, got 1$"):
         reader.read(places, outs[:1])
+    with pytest.raises(ShapeError, match=r"^outs must be a list, as the arrays are, got one of a, b$"):
+        reader.read(places, dict(zip("ab", outs, strict=True)))
+    named = BatchReader({"a": array, "b": other})
+    named.sync()
+    for given, text in (outs, "list"), ({"a": outs[0], "c": outs[1]}, "one of a, c"):
+        with pytest.raises(ShapeError, match=f"^outs must be a dictionary of a, b, as the arrays are, got {text}$"):
+            named.read(places, given)
     with pytest.raises(ShapeError, match=r"^shifts must have 0 arrays, got 2$"):
         reader.read(places, outs, [device.zeros((4, 2), np.int32)] * 2)
     with pytest.raises(DTypeError, match=r"^places has dtype int64, got int32$"):

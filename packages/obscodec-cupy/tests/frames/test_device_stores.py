@@ -27,7 +27,6 @@ from obscodec import (
 )
 from obscodec.arrays import DeferredRead
 from obscodec.segments import Segments
-from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.writes import Writes
 from stores_in_pairs import read
@@ -165,13 +164,16 @@ def test_what_the_device_does_not_decode_is_decoded_on_the_cpu_with_one_warning(
     np.testing.assert_array_equal(read(store, store.append(tensors)), tensors)
 
 
-def test_floats_that_are_narrower_numbers_are_decoded_on_the_cpu(cuda):
-    tensors = noise(300).astype(np.float32) / 255
-    store = AutoStore(Layout(SMALL.shape, np.float32), device=cuda)
-    text = r"^float32 that is stored as uint8 is decoded on the CPU and copied to 'cuda': store uint8, and scale"
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+def test_numbers_that_could_be_narrower_stay_as_they_are_on_a_device_that_decodes_them(cuda, dtype):
+    tensors = (noise(300) / 255 if dtype == np.float32 else noise(300)).astype(dtype)
+    store = AutoStore(Layout(SMALL.shape, dtype), device=cuda)
+    text = rf"^{store.layout.dtype} that could be uint8 is stored as it is, since 'cuda' decodes it so: store uint8"
+    ids = store.append(tensors[:200])
     with pytest.warns(UserWarning, match=text):
-        ids = store.append(tensors)
-    assert isinstance(store._store, NarrowStore)
+        store.decide()
+    ids = np.append(ids, store.append(tensors[200:]))
+    assert store.has_device_reader
     assert read(store, ids).tobytes() == tensors.tobytes()
 
 

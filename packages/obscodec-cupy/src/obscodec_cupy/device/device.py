@@ -8,7 +8,7 @@ import os
 import sys
 import weakref
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any, Final, NamedTuple
@@ -239,6 +239,20 @@ class Device:
         view = self.view(x)
         require_writable(what, x)
         return view
+
+    def new_for(self, places: Any, shape: tuple[int, ...], dtype: str) -> tuple[Any, Callable[[], Any]]:
+        """A new array to write to, and what makes of it one of the library of ``places``, once the writing is queued.
+
+        Of another library than torch, ``bfloat16`` is ``uint16``.
+        """
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and isinstance(places, torch.Tensor):
+            made = torch.empty(shape, dtype=getattr(torch, dtype), device=places.device)
+            return (made.view(torch.uint16) if dtype == "bfloat16" else made), lambda: made
+        array = self.empty(shape, "uint16" if dtype == "bfloat16" else dtype)
+        if isinstance(places, type(array)):
+            return array, lambda: array
+        return array, lambda: places.__array_namespace__().from_dlpack(array)
 
     def key(self, x: Any) -> Hashable:
         """What :meth:`view` depends on of an array of CuPy or torch: its address, shape and so on; None for others."""

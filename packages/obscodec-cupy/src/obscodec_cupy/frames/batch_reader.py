@@ -1,13 +1,13 @@
 """BatchReader: batches of compressed arrays, drawn and read on the device alone."""
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from obscodec import DTypeError, HeapFull, ShapeError, SpecError, TensorArray
 from obscodec.arguments import kind_of
 from obscodec.runtime import LockOrder, PicklableLock
-from obscodec.stores import Store
+from obscodec.stores import AutoStore, Store
 
 from obscodec_cupy.device import opened
 from obscodec_cupy.device.array import DeviceArray, checked
@@ -76,7 +76,8 @@ class BatchReader:
 
     Args:
         arrays: of stores of frames or stacks of frames on one GPU, of the codec ``delta-rle``, ``delta-rle|lz4``,
-            ``rle`` or ``raw``, such as the observations and next observations of a replay buffer. No views of arrays.
+            ``rle`` or ``raw``, such as the observations and next observations of a replay buffer; or a dictionary of
+            such arrays, by the names of fields. No views of arrays.
         dtype: ``"float16"``, ``"bfloat16"`` or ``"float32"``, what uint8 is converted to; None for no conversion.
         scale: what is converted is multiplied with this in float32, then rounded to nearest even.
         shifted_axes: the axes of an item that are its rows and columns, for :meth:`read` to shift items along.
@@ -84,8 +85,8 @@ class BatchReader:
     Raises:
         ShapeError: there are no arrays, or one is a view; or the axes are not such ones.
         DTypeError: items that are not uint8 are to be converted, or to another dtype; or an array is no TensorArray.
-        SpecError: an array is of a store on the CPU, or on another GPU than the first one; or there is a scale, but no
-            dtype.
+        SpecError: an array is of a store on the CPU, or on another GPU than the first one, or of one that has decided
+            to keep tensors in a way that the GPU does not decode; or there is a scale, but no dtype.
 
     Example:
         On a machine with a GPU::
@@ -93,21 +94,22 @@ class BatchReader:
             store = obscodec.AutoStore(obscodec.Layout((4, 84, 84), np.uint8), codec="delta-rle", device="cuda")
             obs, next_obs = (obscodec.TensorArray.zeros((100_000, 8), store) for _ in range(2))
             ...  # assign steps
-            reader = BatchReader([obs, next_obs], dtype="float32", scale=1 / 255)
-            reader.sync()
+            reader = BatchReader({"obs": obs, "next_obs": next_obs}, dtype="float32", scale=1 / 255)
             places = torch.randint(n_steps * 8, (256,), device="cuda")  # step * 8 + environment
-            batch = [torch.empty((256, 4, 84, 84), device="cuda") for _ in range(2)]
-            reader.read(places, batch)
+            reader.sync(places)
+            batch = reader.read(places)  # {"obs": tensor, "next_obs": tensor}
     """
 
     def __init__(
         self,
-        arrays: Sequence[TensorArray],
+        arrays: Sequence[TensorArray] | Mapping[str, TensorArray],
         *,
         dtype: str | None = None,
         scale: float = 1.0,
         shifted_axes: tuple[int, int] | None = None,
     ) -> None:
+        self._names = tuple(arrays) if isinstance(arrays, Mapping) else None
+        arrays = [*arrays.values()] if isinstance(arrays, Mapping) else arrays
         if isinstance(arrays, TensorArray) or not all(isinstance(array, TensorArray) for array in arrays):
             raise DTypeError(f"a BatchReader is for a list of TensorArrays, got {kind_of(arrays)}")
         if not arrays:
@@ -121,6 +123,9 @@ class BatchReader:
         if len(devices) != 1:
             raise SpecError(f"a BatchReader is for arrays of stores on one GPU, got them on {', '.join(names)}")
         self._device = devices[0]
+        for array in arrays:
+            if not (isinstance(array.store, AutoStore) and not array.store.has_moved):  # else the first sync asks
+                array.store.device_reader(np.zeros(0, np.int64))
         self._ids = [DeviceIds(self._device, array) for array in arrays]
         self._dtype, self._scale, self._shifted_axes = dtype, scale, shifted_axes
         self._groups: list[_Group] = []
@@ -201,7 +206,12 @@ class BatchReader:
             groups.append(_Group(reader, gather, which, of_stores, n_items, []))
         return groups
 
-    def read(self, places: object, outs: Sequence[object], shifts: Sequence[object] | None = None) -> None:
+    def read(
+        self,
+        places: object,
+        outs: Sequence[object] | Mapping[str, object] | None = None,
+        shifts: Sequence[object] | Mapping[str, object] | None = None,
+    ) -> Any:
         """Read one item of each array for each place, as they were at the last :meth:`sync`.
 
         If something else has read from the store on the device since then, as they are now; a graph that was recorded
@@ -212,10 +222,15 @@ class BatchReader:
                 axes before those of an item were one. Where a place is out of range, the item is zeros, and
                 :meth:`check` or the next :meth:`sync` raises.
             outs: for each array ``[n, *shape]`` on the device, contiguous: of its dtype, or of what it is converted to;
-                ``uint16`` also stands for ``bfloat16``.
+                ``uint16`` also stands for ``bfloat16``. A dictionary if the arrays are one. None for new ones, of the
+                library of ``places``; a graph that was recorded then has its own, which later replays fill again.
             shifts: for each array ``i32[n, 2]`` on the device, by how many rows and columns to shift each item: the
                 pixel ``[y, x]`` is that of ``[y + dy, x + dx]``, or the nearest one that there is (the random shift of
-                DrQ, https://arxiv.org/abs/2004.13649). Only with ``shifted_axes``, and always then.
+                DrQ, https://arxiv.org/abs/2004.13649). Only with ``shifted_axes``, and always then. A dictionary if
+                the arrays are one.
+
+        Returns:
+            ``outs``, or the new arrays: a list, or a dictionary if the arrays are one.
 
         Raises:
             ShapeError: an array has another shape, or there are not as many of them.
@@ -226,11 +241,35 @@ class BatchReader:
         self._device.require_process()
         if not self._groups:
             raise SpecError("the device knows nothing of the arrays yet: call sync() first")
-        key = (len(outs), *map(self._device.key, (places, *outs, *(shifts or ()))))
-        with self._lock, self._device.on_stream_of(places, *outs):
-            for group, launch in self._known.get(key) or self._prepared(key, places, outs, shifts or ()):
+        by = [] if shifts is None else self._in_order("shifts", shifts)
+        given = [] if outs is None else self._in_order("outs", outs)
+        with self._lock, self._device.on_stream_of(places, *given):
+            made = self._new(places) if outs is None else []
+            targets = given or [target for target, _ in made]
+            key = (len(targets), *map(self._device.key, (places, *targets, *by)))
+            for group, launch in self._known.get(key) or self._prepared(key, places, targets, by):
                 while not self._launched(group, launch):
                     self._sync(group)
+            if outs is not None:
+                return outs
+            arrays = [give() for _, give in made]
+        return arrays if self._names is None else dict(zip(self._names, arrays, strict=True))
+
+    def _new(self, places: object) -> list[tuple[Any, Callable[[], Any]]]:
+        """For each array an array to write to, and what makes of it one of the library of ``places``."""
+        n = self._device.view(places).size
+        layouts = [ids.array.layout for ids in self._ids]
+        shapes = [((n, *layout.shape), self._dtype or layout.dtype.name) for layout in layouts]
+        return [self._device.new_for(places, *of) for of in shapes]
+
+    def _in_order(self, what: str, given: Any) -> list[object]:
+        """The arrays that were given for the arrays of this reader, in their order."""
+        names, is_named = self._names or (), isinstance(given, Mapping)
+        if is_named != (self._names is not None) or (is_named and given.keys() != {*names}):
+            expected = f"a dictionary of {', '.join(names)}" if names else "a list"
+            found = f"one of {', '.join(map(str, given))}" if is_named else kind_of(given)
+            raise ShapeError(f"{what} must be {expected}, as the arrays are, got {found}")
+        return [given[name] for name in names] if is_named else [*given]
 
     def _launched(self, group: _Group, launch: Callable[[], None]) -> bool:
         """Launch, unless something else has told the device since the last sync of other frames than the ids are of."""

@@ -127,18 +127,17 @@ def find_plan(
     ``options`` are of the store, with the device that decodes. ``thorough``: try slow codecs even if a fast one will
     do.
     """
-    device = options.device
     narrow = find_narrow(tensors)
-    if narrow is not None and device != "cpu":
+    if narrow is not None and options.device != "cpu":
         warn(
-            f"{tensors.dtype} that is stored as {narrow.code_dtype} is decoded on the CPU and copied to {device!r}: "
-            f"store {narrow.code_dtype}, and scale what is read",
+            f"{tensors.dtype} that could be {narrow.code_dtype} is stored as it is, since {options.device!r} decodes it "
+            f"so: store {narrow.code_dtype}, and scale what is read, to take less memory and time"
         )
-        device = "cpu"
+        narrow = None
     if narrow is not None:
         tensors, _ = narrow.apply(tensors)
     stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, sequences)
-    find = partial(_find_codec, tensors, sequences, options, device=device, thorough=thorough)
+    find = partial(_find_codec, tensors, sequences, options, thorough=thorough)
     spec, block_frames, choice = find(stack)
     if stack is None and _misread([trial.spec for trial in choice.trials] if choice else [spec], tensors):
         planes = FrameStack(1, axis=-1)  # an image of two or four channels: its planes are images of one
@@ -159,14 +158,13 @@ def _find_codec(
     sequences: Ints,
     options: StoreOptions,
     stack: FrameStack | None,
-    device: str,
     *,
     thorough: bool,
 ) -> tuple[str, int, Choice | None]:
     """The codec of the frames of tensors, how many are in a block, and why, if the options do not name the codec."""
     spec = options.codec or "auto"
     if spec != "auto":
-        return spec, frames_of_block(spec, options.block_frames, device), None
+        return spec, frames_of_block(spec, options.block_frames, options.device), None
     depth = stack.depth if stack else 1
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
     if options.budget is None:
@@ -179,7 +177,7 @@ def _find_codec(
         sequences[first],
         options.budget,
         options.block_frames,
-        device,
+        options.device,
         n_seen=len(tensors),
         depth=depth,
         thorough=thorough,
