@@ -130,8 +130,8 @@ def find_plan(
     narrow = find_narrow(tensors)
     if narrow is not None and options.device != "cpu":
         warn(
-            f"{tensors.dtype} that could be {narrow.code_dtype} is stored as it is, since {options.device!r} decodes it "
-            f"so: store {narrow.code_dtype}, and scale what is read, to take less memory and time"
+            f"{tensors.dtype} that could be {narrow.code_dtype} is stored as it is, since {options.device!r} decodes it"
+            f" so: store {narrow.code_dtype}, and scale what is read, to take less memory and time"
         )
         narrow = None
     if narrow is not None:
