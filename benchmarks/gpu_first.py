@@ -22,7 +22,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +34,9 @@ _REFUSED = ("ERR_NVGPUCTRPERM", "Device not supported", "LibraryNotLoaded")
 _SANITIZER = ("compute-sanitizer", "--error-exitcode", "99", "--target-processes", "all", "--tool")
 _TESTS = "packages/obscodec-cupy/tests"
 # The settings of the clock stay as they are: others may use the GPU.
-_NCU = ("ncu", "--set", "full", "--clock-control", "none", "--kernel-name", "regex:gather", "--launch-count", "8")
+_NCU = ("ncu", "--clock-control", "none", "--kernel-name", "regex:gather")
+# How often warps were found at each instruction, and why they waited. A phase lies between two BAR.SYNC.
+_SASS = ("--section", "SourceCounters", "--page", "source", "--print-source", "sass", "--csv")
 
 
 class Part(NamedTuple):
@@ -56,11 +58,13 @@ class Part(NamedTuple):
 # In the order in which they run, the most telling first. The parts of one tuple run side by side, as nothing is timed.
 _PARTS = (
     (Part("versions", 60, ("versions",)),),
-    (Part("codecs", 200, ("codecs",)),),
-    (Part("gather", 200, ("gather",)),),
-    (Part("times", 300, ("times",)),),
-    (Part("ncu", 100, ("profiled",), _NCU),),
-    (Part("memory", 90, ("memory",)),),
+    (Part("codecs", 150, ("codecs",)),),
+    (Part("gather", 150, ("gather",)),),
+    (Part("times", 150, ("times",)),),
+    (Part("adapters", 150, ("adapters",)),),
+    (Part("ncu", 100, ("profiled",), (*_NCU, "--set", "full", "--launch-count", "8")),),
+    (Part("ncu-sass", 60, ("profiled",), (*_NCU, *_SASS, "--launch-count", "2")),),
+    (Part("memory", 60, ("memory",)),),
     (
         Part("suite-codecs", 540, ("suite", f"{_TESTS}/codecs", f"{_TESTS}/device")),
         Part("suite-gather", 540, ("suite", f"{_TESTS}/frames/test_gather*.py")),
@@ -71,6 +75,8 @@ _PARTS = (
         Part("racecheck", 540, ("codecs", "gather", "--tiny", "--no-pool"), (*_SANITIZER, "racecheck")),
     ),
 )
+_MEASURED = "versions", "times", "adapters", "memory"  # of which the table is made
+_TOLD = "card", "date", "commit", "Python", "CuPy", "torch", "numpy", "CUDA of the driver"
 _NAMES = [part.name for group in _PARTS for part in group]
 SUITES = [path for group in _PARTS for part in group if part.arguments[0] == "suite" for path in part.arguments[1:]]
 
@@ -258,6 +264,8 @@ def main() -> int:
                 summary.append(about)
                 print("{part}: {status} after {seconds} s. {reason}".format(**about).rstrip(), flush=True)
                 (results / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+                if measured := table(results):
+                    (results / "table.md").write_text(measured, encoding="utf-8")
                 _pack(results, archive)
         finally:
             for one in running:
@@ -269,9 +277,37 @@ def main() -> int:
     return int(any(about["status"] in ("failed", "stopped") for about in summary))
 
 
+def table(results: Path) -> str:
+    """The measurements in a folder as Markdown, with the card and the versions; empty if there are none."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for name in _MEASURED:
+        with suppress(OSError, ValueError):
+            rows[name] = json.loads((results / f"{name}.json").read_text(encoding="utf-8")).get("rows", [])
+    about = {row["what"]: row["value"] for row in rows.pop("versions", []) if "what" in row}
+    told = ", ".join(f"{what} {about[what]}" for what in _TOLD if what in about)
+    lines = [
+        f"| {row['data']} | {_what(row)} | {row['median_us']:,.1f} |"
+        for row in chain(*rows.values())
+        if "median_us" in row
+    ]
+    memory = [row for row in rows.get("memory", []) if "bytes_per_transition" in row]
+    lines += [
+        f"| {row['data']} | bytes a transition, heap {row['heap']} | {row['bytes_per_transition']:,} B |"
+        for row in memory
+    ]
+    return "\n".join([told, "", "| data | what | median, µs |", "| --- | --- | ---: |", *lines, ""]) if lines else ""
+
+
+def _what(row: dict[str, Any]) -> str:
+    names = [row.get("library"), row["way"], row.get("what"), row.get("until")]
+    reads = [f"graph of {row['reads_in_graph']}"] if "reads_in_graph" in row else []
+    frames = [f"{row['frames']:,} frames"] if "frames" in row else []
+    return "; ".join([*filter(None, names), *reads, *frames])
+
+
 def _files(results: Path) -> list[Path]:
     """The files of results that are there."""
-    names = ["summary.json", *(f"{name}{end}" for name in _NAMES for end in (".json", ".log"))]
+    names = ["summary.json", "table.md", *(f"{name}{end}" for name in _NAMES for end in (".json", ".log"))]
     return [results / name for name in names if (results / name).exists()]
 
 

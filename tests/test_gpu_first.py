@@ -19,7 +19,7 @@ import pytest
 from gpu_parts import suite
 
 ROOT = Path(__file__).parents[1]
-FAILS, HANGS = "ncu", "racecheck"
+FAIL, HANGS = ("ncu", "ncu-sass"), "racecheck"
 TOOLS = {
     "ncu": "echo 'the profiler fails'; exit 3",
     # The process that it starts must end with it.
@@ -29,7 +29,7 @@ TOOLS = {
         exec "$python" "$@" """,
 }
 PARTS = {
-    *("versions", "codecs", "gather", "times", "ncu", "memory", "memcheck", "racecheck"),
+    *("versions", "codecs", "gather", "times", "adapters", "ncu", "ncu-sass", "memory", "memcheck", "racecheck"),
     *("suite-codecs", "suite-gather", "suite-frames", "suite-contract", "suite-adapters"),
 }
 
@@ -78,14 +78,14 @@ def test_every_part_has_its_files_though_one_fails_and_one_hangs(
     summary = {about["part"]: about for about in content(results, "summary")}
     assert summary.keys() == PARTS, ended.stderr
     found = {part: content(results, part)["status"] for part in PARTS}
-    assert found == dict.fromkeys(PARTS, "passed") | {FAILS: "failed", HANGS: "stopped"}, ended.stdout
+    assert found == dict.fromkeys(PARTS, "passed") | dict.fromkeys(FAIL, "failed") | {HANGS: "stopped"}, ended.stdout
     assert {part: about["status"] for part, about in summary.items()} == found
     assert all(about["simulated"] for about in summary.values())
-    assert (summary[FAILS]["exit_code"], summary[FAILS]["reason"]) == (3, "the profiler fails")
+    assert all((summary[part]["exit_code"], summary[part]["reason"]) == (3, "the profiler fails") for part in FAIL)
     assert summary[HANGS]["reason"] == "stopped after its limit of 0.5 s"
     assert ended.returncode == 1
     with zipfile.ZipFile(results.with_suffix(".zip")) as archive:
-        assert {*archive.namelist()} == {"summary.json"} | {
+        assert {*archive.namelist()} == {"summary.json", "table.md"} | {
             f"{part}{end}" for part in PARTS for end in (".json", ".log")
         }
 
@@ -105,7 +105,12 @@ def test_the_files_hold_what_was_found(whole: tuple[subprocess.CompletedProcess[
     counted = {(row["way"], row["reads_in_graph"]): row["n_launches"] for row in graphs if row["way"] in ways}
     assert counted == {(way, n): n for way in ways for n in (1, 2)}
     host = [row for row in times if row.get("table") == "host"]
-    assert {"sync, nothing new", "read", "SB3's buffer on the CPU, and upload"} <= {row["way"] for row in host}
+    assert {"sync, nothing new", "read"} <= {row["way"] for row in host}
+    buffers = [row for row in content(results, "adapters")["rows"] if "way" in row]
+    assert len({(row["library"], row["way"]) for row in buffers}) == 6
+    assert {row["what"] for row in buffers} == {"sample(32)", "sample(256)", "add", "extend with 256 items"}
+    lines = (results / "table.md").read_text(encoding="utf-8").splitlines()
+    assert sum("the batch is on the GPU" in line for line in lines) == 13
     assert all(row["least_us"] <= row["median_us"] for row in host)
     assert {row["heap"] for row in content(results, "memory")["rows"]} == {"device", "pinned"}
     for name in (part for part in PARTS if part.startswith("suite")):

@@ -1,6 +1,7 @@
 """The GPU that the parts use, or the simulated one of the tests in its place."""
 
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -228,3 +229,20 @@ def summary_us(measured: list[float]) -> dict[str, float]:
         "p90_us": round(float(np.percentile(measured, 90)), 2),
         "least_us": round(min(measured), 2),
     }
+
+
+def nothing() -> None:
+    """What prepares a call that needs nothing."""
+
+
+def host_us(machine: Machine, prepare: Call, call: Call, rounds: int) -> dict[str, float]:
+    """µs of the CPU's clock, from when the GPU is idle until the call returns; ``prepare`` is not timed."""
+    elapsed_us = []
+    for turn in range(-3, rounds):
+        prepare()
+        machine.synchronize()
+        begin = time.perf_counter()
+        call()
+        if turn >= 0:
+            elapsed_us.append((time.perf_counter() - begin) * 1e6)
+    return summary_us(elapsed_us)

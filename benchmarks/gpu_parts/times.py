@@ -1,6 +1,5 @@
-"""How long batches and their preparation take, next to uncompressed tensors on the GPU and to SB3's buffer."""
+"""How long batches and their preparation take, next to uncompressed tensors on the GPU."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -10,7 +9,7 @@ import numpy as np
 
 from gpu_parts.buffers import Transitions
 from gpu_parts.frames import noise, played
-from gpu_parts.machine import Call, Machine, summary_us
+from gpu_parts.machine import Call, Machine, host_us, nothing
 from gpu_parts.record import Record
 
 _SCALE = 1 / 255
@@ -172,12 +171,12 @@ def _time_host(machine: Machine, record: Record, name: str, batches: Batches) ->
         t += 1
 
     rows: dict[str, tuple[Call, Call]] = {
-        "sync, nothing new": (_nothing, lambda: batches.sync(way)),
+        "sync, nothing new": (nothing, lambda: batches.sync(way)),
         f"sync, one new step of {batches.transitions.n_envs} environments": (new_step, lambda: batches.sync(way)),
-        "read": (_nothing, lambda: batches.read(way)),
+        "read": (nothing, lambda: batches.read(way)),
     }
     for what, (prepare, call) in rows.items():
-        measured = _host_us(machine, prepare, call, machine.sizes.rounds)
+        measured = host_us(machine, prepare, call, machine.sizes.rounds)
         record.row(table="host", data=name, way=what, until="the call returns", **measured)
 
     def sample() -> None:
@@ -190,37 +189,7 @@ def _time_host(machine: Machine, record: Record, name: str, batches: Batches) ->
         data=name,
         way=f"sync and read, {way}",
         until="the batch is on the GPU",
-        **_host_us(machine, _nothing, sample, machine.sizes.rounds),
-    )
-    _time_sb3(machine, record, name, batches.transitions)
-
-
-def _time_sb3(machine: Machine, record: Record, name: str, transitions: Transitions) -> None:
-    if find_spec("stable_baselines3") is None:
-        record.left_out(f"{name}: SB3's buffer and its upload", "stable_baselines3 is not installed")
-        return
-    from gymnasium import spaces
-    from stable_baselines3.common.buffers import ReplayBuffer
-
-    n = transitions.n_steps * transitions.n_envs
-    space, actions = spaces.Box(0, 255, transitions.shape, np.uint8), spaces.Discrete(2)
-    buffer = ReplayBuffer(n, space, actions, machine.torch_device, n_envs=transitions.n_envs)
-    nothing = np.zeros(transitions.n_envs)
-    for t in range(transitions.n_steps):
-        infos: list[dict[str, Any]] = [{}] * transitions.n_envs
-        obs, next_obs = transitions.step(t)
-        buffer.add(obs, next_obs, nothing[:, None], nothing, nothing, infos)
-
-    def sample() -> None:
-        buffer.sample(machine.sizes.batch)
-        machine.synchronize()
-
-    record.row(
-        table="host",
-        data=name,
-        way="SB3's buffer on the CPU, and upload",
-        until="the batch is on the GPU",
-        **_host_us(machine, _nothing, sample, machine.sizes.rounds),
+        **host_us(machine, nothing, sample, machine.sizes.rounds),
     )
 
 
@@ -247,23 +216,6 @@ def _time_encoding(machine: Machine, record: Record, name: str, frames: Any) -> 
         store.release(store.append(on_gpu))
 
     append()  # so that it has its reference frames
-    measured = _host_us(machine, _nothing, append, min(20, machine.sizes.rounds))
+    measured = host_us(machine, nothing, append, min(20, machine.sizes.rounds))
     way = "FrameStore.append, which downloads, and release"
     record.row(table="codecs", data=name, way=way, frames=len(frames), nbytes=frames.nbytes, **measured)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _host_us(machine: Machine, prepare: Call, call: Call, rounds: int) -> dict[str, float]:
-    """µs of the CPU's clock, from when the GPU is idle until the call returns; ``prepare`` is not timed."""
-    elapsed_us = []
-    for turn in range(-3, rounds):
-        prepare()
-        machine.synchronize()
-        begin = time.perf_counter()
-        call()
-        if turn >= 0:
-            elapsed_us.append((time.perf_counter() - begin) * 1e6)
-    return summary_us(elapsed_us)
