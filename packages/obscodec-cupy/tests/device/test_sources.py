@@ -1,7 +1,6 @@
-"""The texts of kernels: their macros, their includes, and what an environment variable changes of them."""
+"""The texts of kernels: their macros and their includes."""
 
 import re
-from collections.abc import Iterator
 from importlib.resources import files
 
 import pytest
@@ -12,14 +11,6 @@ from obscodec_cupy.device.sources import OPTIONS, source
 
 NAMES = sorted(file.name for file in files("obscodec_cupy").joinpath("kernels").iterdir())
 AHEAD = re.compile(r'(#include "[\w.]+"|//.*)?')
-
-
-@pytest.fixture
-def no_async(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("OBSCODEC_CUPY_NO_ASYNC", "1")
-    source.cache_clear()
-    yield
-    source.cache_clear()
 
 
 def ptx(kernel: Kernel) -> str:
@@ -61,10 +52,5 @@ def test_lines_keep_their_numbers() -> None:
             assert found == ("" if AHEAD.fullmatch(written) and written.startswith("#") else written)
 
 
-def test_kernels_copy_without_registers_unless_the_environment_forbids_it() -> None:
+def test_kernels_copy_without_registers() -> None:
     assert "cp.async" in ptx(GATHERS[0])
-
-
-def test_no_kernel_copies_asynchronously_if_the_environment_forbids_it(no_async: None) -> None:
-    assert "#define NO_ASYNC 1\n" in source(GATHERS[0].source, GATHERS[0].defines)
-    assert "cp.async" not in ptx(GATHERS[0])

@@ -1,6 +1,5 @@
 """The CUDA C++ of the kernels, each as one text that needs no other file."""
 
-import os
 import re
 from functools import cache
 from importlib.resources import files
@@ -22,11 +21,9 @@ def read(name: str) -> str:
 def source(name: str, defines: tuple[tuple[str, int], ...] = ()) -> str:
     """A file of ``obscodec_cupy/kernels`` behind macros and statuses, with what it includes in place, each file once.
 
-    Macros are part of the text, as CuPy compiles an empty file for each new tuple of options. ``NO_ASYNC`` is one of
-    them while the environment has ``OBSCODEC_CUPY_NO_ASYNC=1``: kernels then copy through registers.
+    Macros are part of the text, as CuPy compiles an empty file for each new tuple of options.
     """
-    flags = (("NO_ASYNC", 1),) if os.environ.get("OBSCODEC_CUPY_NO_ASYNC") == "1" else ()
-    macros = "".join(f"#define {macro} {value}\n" for macro, value in (*defines, *flags))
+    macros = "".join(f"#define {macro} {value}\n" for macro, value in defines)
     statuses = ", ".join(f"{status} = {code}" for status, code in STATUSES.items())
     return f"{macros}enum : unsigned {{ {statuses} }};\n{_inlined(name, set())}"
 
