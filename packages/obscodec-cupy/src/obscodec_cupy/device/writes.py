@@ -43,7 +43,9 @@ class Writes:
 
     def add_rows(self, address: int, row_nbytes: int, rows: Ints, data: npt.NDArray[np.generic]) -> None:
         """Write rows of a table at an address: their numbers, ``i64[n]``, rise; ``[n, ...]`` data are contiguous."""
-        if len(rows):
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:  # most are
+            self.add(np.array([[address + int(rows[0]) * row_nbytes, data.nbytes]]), data)
+        elif len(rows):
             (behind_gaps,) = (rows[1:] != rows[:-1] + 1).nonzero()
             begins = np.zeros(len(behind_gaps) + 1, np.int64)  # of rows without a gap, which go as one piece
             begins[1:] = behind_gaps + 1
@@ -51,22 +53,16 @@ class Writes:
             pieces[:, 0] = address + rows[begins] * row_nbytes
             pieces[:-1, 1], pieces[-1, 1] = begins[1:], len(rows)
             pieces[:, 1] = (pieces[:, 1] - begins) * row_nbytes
-            self._pieces.append(pieces)
-            self._data.append(data)
-            self._nbytes += data.nbytes
+            self.add(pieces, data)
 
     def launch(self) -> None:
         """Queue all; if it raises HeapFull, nothing of what was added since the last launch is queued."""
         if not self._nbytes:
             return
-        addresses, lengths = np.concatenate(self._pieces).T
-        counts = -(-lengths // PIECE_NBYTES)
-        which = np.arange(len(lengths)).repeat(counts)
-        begins = (np.arange(len(which)) - (counts.cumsum() - counts)[which]) * PIECE_NBYTES
-        pieces = np.empty((len(which), 3), np.int64)  # see kernels/copies.cu
-        pieces[:, 0] = (lengths.cumsum() - lengths)[which] + begins + pieces.nbytes
-        pieces[:, 1] = addresses[which] + begins
-        pieces[:, 2] = np.minimum(lengths[which] - begins, PIECE_NBYTES)
+        addresses, lengths = _cut(*np.concatenate(self._pieces).T)
+        pieces = np.empty((len(lengths), 3), np.int64)  # see kernels/copies.cu
+        pieces[:, 0] = lengths.cumsum() - lengths + pieces.nbytes
+        pieces[:, 1], pieces[:, 2] = addresses, lengths
 
         staged = self._device.staging(pieces.nbytes + self._nbytes)
         there = self._device.empty((len(staged),), np.uint8)
@@ -78,3 +74,13 @@ class Writes:
         self._device.write_from(staged, there)
         self._device.launch(SCATTER, len(pieces), THREADS, np.uint64(self._device.address(there)))
         self._pieces, self._data, self._nbytes = [], [], 0
+
+
+def _cut(addresses: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """Pieces of at most ``PIECE_NBYTES``, one behind the other."""
+    if lengths.max() <= PIECE_NBYTES:
+        return addresses, lengths
+    counts = -(-lengths // PIECE_NBYTES)
+    which = np.arange(len(lengths)).repeat(counts)
+    begins = (np.arange(len(which)) - (counts.cumsum() - counts)[which]) * PIECE_NBYTES
+    return addresses[which] + begins, np.minimum(lengths[which] - begins, PIECE_NBYTES)
