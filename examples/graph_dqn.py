@@ -158,18 +158,20 @@ class Learner:
         self._optimizer.step()
         with torch.no_grad():
             self.loss.copy_(loss)
-            torch._foreach_lerp_([*self.target.parameters()], [*self.network.parameters()], 0.005)
+            for old, new in zip(self.target.parameters(), self.network.parameters(), strict=True):
+                old.lerp_(new, 0.005)
 
     def recorded(self) -> Callable[[], None]:
         """:meth:`update` as a CUDA graph."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        cuda: Any = torch.cuda
+        stream = cuda.Stream()
+        stream.wait_stream(cuda.current_stream())
+        with cuda.stream(stream):
             for _ in range(3):  # what torch and the kernels do once
                 self.update()
-        torch.cuda.current_stream().wait_stream(stream)
+        cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with cuda.graph(graph):
             self.update()
         return graph.replay
 

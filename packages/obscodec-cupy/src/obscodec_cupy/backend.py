@@ -9,7 +9,7 @@ import numpy.typing as npt
 from obscodec import FrameStack, Layout, LayoutError, TensorArray
 from obscodec import codec as cpu_codec
 from obscodec.devices import Backend, FrameReader
-from obscodec.frames import FrameLog
+from obscodec.frames import WatchedLog
 from obscodec.heap import Allocate
 
 from obscodec_cupy.codecs.codec import CudaCodec
@@ -60,11 +60,11 @@ class CudaBackend(Backend):
         return bool(_FRAMES.fullmatch(spec)) or (spec == "rle" and block_frames == 1)
 
     def frame_reader(
-        self, device: str, heap: str, layout: Layout, frame_stack: FrameStack | None, log: FrameLog
+        self, device: str, heap: str, layout: Layout, frame_stack: FrameStack | None, log: WatchedLog
     ) -> FrameReader | None:
         """See ``Backend.frame_reader``."""
         try:
-            form_of(layout, log.block_frames, frame_stack, log.coder.spec)
+            form_of(layout, log.block_frames, frame_stack, log.spec)
         except LayoutError:
             return None
         return CudaFrameReader(opened.device(device), layout, frame_stack, log, pinned=heap == "pinned")

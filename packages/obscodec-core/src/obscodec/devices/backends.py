@@ -19,7 +19,7 @@ from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
 
 if TYPE_CHECKING:
-    from obscodec.frames import FrameLog  # which loads numba
+    from obscodec.frames import WatchedLog  # which loads numba
 
 ENTRY_POINT_GROUP = "obscodec.backends"
 _HEAPS = ("device", "pinned")  # where a store on a device has its streams: in memory of the device, or of the host
@@ -112,7 +112,7 @@ class Backend(ABC):
 
     @abstractmethod
     def frame_reader(
-        self, device: str, heap: str, layout: Layout, frame_stack: FrameStack | None, log: FrameLog
+        self, device: str, heap: str, layout: Layout, frame_stack: FrameStack | None, log: WatchedLog
     ) -> FrameReader | None:
         """A reader of the tensors of ``layout`` in a log, whose codec the device :meth:`decodes`.
 

@@ -9,17 +9,20 @@ from obscodec.frames.frame_log import FrameLog, LogClosed, Newest
 from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
 from obscodec.frames.kernels.steps import MAX_COLUMNS
 from obscodec.frames.step_writer import HasLog, StepWriter
+from obscodec.frames.watched_log import Copied, WatchedLog
 
 __all__ = [
     "MAX_COLUMNS",
     "NEEDED",
     "ROOM",
     "ROOM_NBYTES",
+    "Copied",
     "FrameLog",
     "HasLog",
     "LogClosed",
     "Newest",
     "StepWriter",
+    "WatchedLog",
     "new_coder",
     "stage_blocks",
 ]

@@ -15,7 +15,7 @@ from obscodec.arguments import as_count, as_option, check_kind, says_arguments, 
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.fixed import Fixed
-from obscodec.frames import FrameLog, StepWriter, new_coder
+from obscodec.frames import FrameLog, StepWriter, WatchedLog, new_coder
 from obscodec.kernels import compiled
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.runtime import as_threads, new_chunk
@@ -131,7 +131,7 @@ class FrameStore(Store):
         self.max_bytes = self.log.heap.max_bytes
         self.reader = None
         if decoding != "cpu":
-            self.reader = backend(device).frame_reader(device, heap, layout, stack, self.log)
+            self.reader = backend(device).frame_reader(device, heap, layout, stack, WatchedLog(self.log))
             if self.reader is None:
                 warn(f"tensors of {stack or layout} are assembled on the CPU and copied to {device!r}")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from obscodec import CorruptStream, FrameStack, HeapFull, Layout
 from obscodec.devices import FrameReader
-from obscodec.frames import FrameLog
+from obscodec.frames import WatchedLog
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 
@@ -28,7 +28,7 @@ class CudaFrameReader(FrameReader):
     """
 
     def __init__(
-        self, device: Device, layout: Layout, frame_stack: FrameStack | None, log: FrameLog, *, pinned: bool
+        self, device: Device, layout: Layout, frame_stack: FrameStack | None, log: WatchedLog, *, pinned: bool
     ) -> None:
         self.device, self.layout, self.frame_stack, self.log = device, layout, frame_stack, log
         self.lock = PicklableLock(LockOrder.MIRROR)
@@ -112,7 +112,7 @@ class CudaFrameReader(FrameReader):
 
     def gather(self, **options: Any) -> Gather:
         """A :class:`Gather` from the mirror, with its ``options``."""
-        form: dict[str, Any] = {"frame_stack": self.frame_stack, "codec": self.log.coder.spec, **options}
+        form: dict[str, Any] = {"frame_stack": self.frame_stack, "codec": self.log.spec, **options}
         return Gather(self.device, self.layout, self.log.block_frames, **form)
 
 

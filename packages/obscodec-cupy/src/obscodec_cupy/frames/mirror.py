@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from obscodec import HeapFull
-from obscodec.frames import NEEDED, ROOM, ROOM_NBYTES, FrameLog, stage_blocks
+from obscodec.frames import NEEDED, ROOM, ROOM_NBYTES, Copied, WatchedLog, stage_blocks
 from obscodec.heap import Chunk, HeapChanges
 from obscodec.segments import Ints
 
@@ -52,9 +52,8 @@ class Mirror:
     ``pinned``, the device reads the chunks of the host in place.
     """
 
-    def __init__(self, device: Device, log: FrameLog, *, pinned: bool) -> None:
+    def __init__(self, device: Device, log: WatchedLog, *, pinned: bool) -> None:
         self._device, self._log, self._pinned = device, log, pinned
-        self._token = object()  # that the log knows, and not this mirror, which goes with its store
         self._chunks: dict[int, _Chunk] = {}
         self._bases = np.zeros(1, np.int64)  # the address of each chunk, by number
         self._known = np.zeros((0, NEEDED + 1), np.int64)  # of open blocks, see stage_blocks; so are the next three
@@ -67,7 +66,7 @@ class Mirror:
         self.retired: list[object] = []  # what the last sync replaced, to be kept until nobody reads it
         self._n_rows = [0, 0, 0]  # of the tables of blocks, references and listed stacks
         self._n_references = 0
-        self.n_changes = -1  # FrameLog.n_changes at the last sync
+        self.n_changes = -1  # WatchedLog.n_changes at the last sync
         self.failure = device.pinned(16).view(np.uint64)  # of the host, in which kernels report what they found wrong
         self.failure[:] = 0
         self.header = device.zeros((_HEADER_WORDS,), np.uint64)  # see kernels/tables.cuh
@@ -87,29 +86,25 @@ class Mirror:
         Tables get room at once for ``n_items``, those of the largest array of ids in the store. Raises HeapFull if the
         device has not enough free memory, or the host.
         """
-        log, stacks = self._log, self._log.stacks
-        log.seal()  # the queue of full blocks has no copy
-        if log.watcher is not self._token:
+        log = self._log
+        if log.begins():
             self._begin()
-        _, references, n_references, *_ = log.open.tables
-        n_blocks, n_known, listed = log.n, int(n_references[0]), stacks.changed()
-        most_blocks, most_known, most_listed = self._n_rows
+        tables, listed = log.tables, log.changed_stacks()
+        n_blocks, n_known, (most_blocks, most_known, most_listed) = tables.n_blocks, tables.n_references, self._n_rows
         has_room = n_blocks <= most_blocks and n_known <= most_known and (not len(listed) or listed[-1] < most_listed)
         if not has_room:
-            self._reserve(n_blocks, n_known, n_items)
-            listed = stacks.changed()
-        changes = log.heap.changes()
+            self._reserve(tables, n_items)
+            listed = log.changed_stacks()
+        changes = log.changed_blocks()
         self._write_chunks(writes, changes.chunks)
-        self._write_blocks(writes, changes)
+        self._write_blocks(writes, tables, changes)
         if self._n_references < n_known:
-            self._write_rows(writes, "references", np.arange(self._n_references, n_known), references)
+            self._write_rows(writes, "references", np.arange(self._n_references, n_known), tables.references)
             self._n_references, self._header_is_old = n_known, True
         if len(listed):
-            self._write_rows(writes, "listed", listed, stacks.frames)
-        if log.open.patches and log.coder.versions is not None:
-            self._write_dictionaries(
-                writes, {n: codec.dictionary for n, codec in log.coder.versions.by_version.items()}
-            )
+            self._write_rows(writes, "listed", listed, tables.stacks)
+        if dictionaries := log.dictionaries:
+            self._write_dictionaries(writes, dictionaries)
         if self._header_is_old:
             writes.add_rows(self._device.address(self.header), 8, np.arange(_HEADER_WORDS), self._new_header())
             self._header_is_old = False
@@ -118,8 +113,7 @@ class Mirror:
     def forget(self) -> None:
         """Let the next :meth:`sync` write everything."""
         self.n_changes = -1
-        if self._log.watcher is self._token:
-            self._log.watcher = None
+        self._log.forget()
 
     def give_up(self) -> None:
         """:meth:`forget`, and give back what was replaced; until the next :meth:`sync`, kernels find nothing."""
@@ -131,32 +125,28 @@ class Mirror:
         self.retired.clear()
 
     def _begin(self) -> None:
-        """Watch the log; all of it counts as changed."""
-        self._log.watcher = self._token
-        self._log.heap.watch()
-        self._log.stacks.note_all()
+        """Know nothing of the log, all of which counts as changed."""
         self._known[:, 0] = -1
         self._n_rows, self._n_references, self._header_is_old = [0, 0, 0], 0, True
         for chunk in self._chunks.values():
             chunk.nbytes = 0
         self._versions = set()
 
-    def _reserve(self, n_blocks: int, n_references: int, n_items: int) -> None:
-        """Have so many rows in the tables, or as many as ``n_items`` are likely to need."""
-        log, nbytes, block_frames = self._log, self._log.open.nbytes, self._log.block_frames
-        rows, references, *_ = log.open.tables
-        likely = log.first + n_items // block_frames * 5 // 4 + 2 * len(rows)
+    def _reserve(self, tables: Copied, n_items: int) -> None:
+        """Have as many rows as the tables of the log, or as ``n_items`` are likely to need."""
+        log, nbytes, block_frames, n_blocks = self._log, self._log.frame_nbytes, self._log.block_frames, tables.n_blocks
+        likely = log.first + n_items // block_frames * 5 // 4 + 2 * len(tables.sequences)
         blocks = self._has_grown("blocks", (2,), np.uint64, n_blocks, likely)
         if self._has_grown("previous", (block_frames,), np.int32, n_blocks, likely) or blocks:
             self._blocks[:] = [self._device.address(self._tables[name]) for name in ("blocks", "previous")]
-            log.heap.watch()
+            log.note_blocks()
             self._known[:, 0] = -1
-        likely = min(len(references), _REFERENCES_NBYTES // nbytes) if log.open.patches else 1
-        if self._has_grown("references", (nbytes,), np.uint8, n_references, likely):
+        likely = min(len(tables.references), _REFERENCES_NBYTES // nbytes) if log.has_references else 1
+        if self._has_grown("references", (nbytes,), np.uint8, tables.n_references, likely):
             self._n_references = 0
-        likely = max(_LEAST_LISTED, n_items // 16) if log.stacks.depth > 1 else 1
-        self._has_grown("listed", (log.stacks.depth,), np.int32, len(log.stacks.frames), likely)
-        log.stacks.note_all()  # somebody has asked what changed
+        likely = max(_LEAST_LISTED, n_items // 16) if log.depth > 1 else 1
+        self._has_grown("listed", (log.depth,), np.int32, len(tables.stacks), likely)
+        log.note_stacks()  # somebody has asked what changed
         self._n_rows = [len(self._tables[name]) for name in ("previous", "references", "listed")]
 
     def _has_grown(self, name: str, row: tuple[int, ...], dtype: type[np.generic], least: int, likely: int) -> bool:
@@ -195,15 +185,14 @@ class Mirror:
                     writes.add_long(here.address + here.nbytes, chunk.memory[here.nbytes : chunk.end])
                 here.nbytes = chunk.end
 
-    def _write_blocks(self, writes: Writes, changes: HeapChanges) -> None:
+    def _write_blocks(self, writes: Writes, of_log: Copied, changes: HeapChanges) -> None:
         """Write the open blocks that have changed, where changed blocks are, and which frames are before theirs."""
-        log = self._log
-        rows, previous = log.open.tables[0], log.tables.previous.reshape(-1, log.block_frames)
+        rows = of_log.sequences
         if len(rows) > len(self._known):
             added = np.full((len(rows) - len(self._known), NEEDED + 1), -1, np.int64)
             self._known = np.concatenate([self._known, added])
         while True:
-            tables = self._bases, previous, self._blocks, self._pieces, self._staged
+            tables = self._bases, of_log.previous, self._blocks, self._pieces, self._staged
             n, nbytes, is_all = stage_blocks(rows, self._known, changes.slots, changes.entries, *tables)
             if is_all:
                 break
