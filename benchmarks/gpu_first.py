@@ -292,7 +292,7 @@ def table(results: Path) -> str:
     ]
     memory = [row for row in rows.get("memory", []) if "bytes_per_transition" in row]
     lines += [
-        f"| {row['data']} | bytes a transition, heap {row['heap']} | {row['bytes_per_transition']:,} B |"
+        f"| {row['data']} | GPU memory a transition, heap {row['heap']} | {row['bytes_per_transition']:,} B |"
         for row in memory
     ]
     return "\n".join([told, "", "| data | what | median, µs |", "| --- | --- | ---: |", *lines, ""]) if lines else ""

@@ -1,7 +1,10 @@
 """A CompressedStorage that decodes on a GPU gives what a LazyTensorStorage gives."""
 
 import copy
+import gc
+import math
 import pickle
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -179,18 +182,46 @@ def test_an_index_on_the_gpu_stays_there(ndim, steps, cuda, torch_device, no_hos
         assert_equal(ours.get(at), stock.get(at))
 
 
-def test_an_index_on_the_gpu_that_is_out_of_range_shows_at_the_next_read(steps, cuda, torch_device):
-    storage = CompressedStorage(40, device=torch_device, buffer_device=cuda, codec="delta-rle")
-    storage.set(range(40), steps[:40].exclude("index"))
+@pytest.mark.parametrize(
+    ("shape", "n_written", "index"),
+    [
+        ((40,), 40, [[3, -41]]),
+        ((40,), 40, [[3, 40]]),
+        ((40,), 20, [[3, 25]]),
+        ((40,), 20, [[3, -21]]),
+        ((20, 2), 40, [[3, 9], [1, 2]]),
+        ((20, 2), 40, [[3, 9], [1, -3]]),
+        ((20, 2), 20, [[3, 12], [1, 1]]),
+    ],
+)
+def test_an_index_on_the_gpu_that_is_out_of_range_shows_at_the_next_read(
+    shape, n_written, index, steps, cuda, torch_device
+):
+    storage = CompressedStorage(40, ndim=len(shape), device=torch_device, buffer_device=cuda, codec="delta-rle")
+    items = steps[:n_written].exclude("index").reshape(n_written // math.prod(shape[1:]), *shape[1:])
+    storage.set(range(len(items)), items)
     storage.decide()
-    far = torch.tensor([3, -41]).to(torch_device)
-    pixels = storage._storage["pixels"]
-    batch = storage._device_batch(far)
+    at = tuple(torch.tensor(part).to(torch_device) for part in index)
+    pixels = storage._storage["pixels"].array
+    batch = storage._device_batch(at)
     batch.read()
-    assert not batch.room_for(pixels.array, batch.index)[1].any()
+    assert not batch.room_for(pixels, batch.index)[1].any()
+    right = tuple(part[:1] for part in at)
     with pytest.raises(obscodec.SlotError, match="sample 1 of a batch asks for a tensor that the store does not have"):
-        storage.get(torch.tensor([3]).to(torch_device))
-    assert torch.equal(storage.get(far[:1])["pixels"], steps["pixels"][3:4].to(torch_device))
+        storage.get(right)
+    expected = items["pixels"][tuple(torch.tensor(part[:1]) for part in index)]
+    assert torch.equal(storage.get(right)["pixels"], expected.to(torch_device))
+
+
+def test_what_was_loaded_over_is_not_kept(steps, cuda, torch_device):
+    storage = CompressedStorage(40, device=torch_device, buffer_device=cuda, codec="delta-rle")
+    storage.set(range(40), steps[:40])
+    storage.decide()
+    storage.get(torch.tensor([3]).to(torch_device))
+    saved, old = storage.state_dict(), [weakref.ref(store) for store in storage.stores()]
+    storage.load_state_dict(saved)
+    gc.collect()
+    assert [known() for known in old] == [None] * len(old)
 
 
 def test_without_a_gpu_a_storage_says_what_is_missing(monkeypatch):

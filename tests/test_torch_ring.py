@@ -1,8 +1,11 @@
+from functools import partial
+
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
 from obscodec import BackendUnavailable, Field, Prioritized, RingBuffer
+from obscodec.buffers import TorchBatch
 
 
 def test_a_ring_buffer_takes_and_gives_torch_tensors():
@@ -140,3 +143,24 @@ def test_the_small_fields_of_a_batch_go_to_a_gpu_together(place, cuda, torch_dev
     assert all(tensor.device == torch_device for tensor in tensors.values())
     assert_tensors_equal({name: tensor.cpu() for name, tensor in tensors.items()}, arrays)
     assert len(copies) == (1 if place == "there" else 2)
+
+
+def test_the_parts_of_one_copy_are_tensors_of_their_own_for_autograd(monkeypatch):
+    """On a GPU, for which the CPU stands here: torch itself keeps count of what is changed."""
+    batch = TorchBatch("cpu")
+    monkeypatch.setattr(batch, "device", torch.device("cuda"))
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *of, **how: tensor.clone())
+    monkeypatch.setattr(torch, "empty", partial(_pinned, torch.empty))
+    reward, action = batch.tensors([np.ones((4, 1), np.float32), np.ones((4, 2), np.float32)])
+    weight = torch.nn.Parameter(torch.ones(4, 2))
+    value = (weight * action).sum()
+    reward.clamp_(-1, 0)
+    value.backward()
+    assert torch.equal(weight.grad, torch.ones(4, 2))
+    assert torch.equal(reward, torch.zeros(4, 1))
+
+
+def _pinned(empty, *of, device, pin_memory=False, **how):
+    """What is pinned must be on the CPU, whatever the default device of torch is."""
+    assert torch.device(device).type == "cpu"
+    return empty(*of, device=device, **how)

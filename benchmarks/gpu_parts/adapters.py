@@ -49,7 +49,7 @@ def _time(machine: Machine, record: Record, about: dict[str, str], timed: "_Sb3 
 
         measured = host_us(machine, nothing, sample, machine.sizes.rounds)
         record.row(table="adapters", **about, what=f"sample({n})", until="the batch is on the GPU", **measured)
-    measured = host_us(machine, nothing, timed.store, machine.sizes.rounds)
+    measured = host_us(machine, timed.prepare, timed.store, machine.sizes.rounds)
     record.row(table="adapters", **about, what=timed.stores, until="the call returns", **measured)
 
 
@@ -62,7 +62,7 @@ class _Sb3:
     def __init__(self, transitions: Transitions) -> None:
         self._transitions = transitions
         self.buffer: Any = None
-        self._t = 0
+        self._t, self._next = 0, tuple[Any, ...]()
 
     def fill(self, way: str) -> None:
         """Make a buffer that is full."""
@@ -77,18 +77,24 @@ class _Sb3:
         given = options if kind is CompressedReplayBuffer else {}
         self.buffer, self._t = kind(of.n_steps * of.n_envs, space, actions, "cuda", n_envs=of.n_envs, **given), 0
         for _ in range(of.n_steps):
+            self.prepare()
             self.store()
         if given:
             self.buffer.decide()
+            self.prepare()
             self.store()
 
-    def store(self) -> None:
-        """Add the next step of all environments."""
-        obs, next_obs = self._transitions.step(self._t)
+    def prepare(self) -> None:
+        """Make the next step of all environments."""
         n_envs = self._transitions.n_envs
         numbers = np.full(n_envs, float(self._t))
+        action, done = np.zeros((n_envs, 1), np.int64), np.zeros(n_envs)
+        self._next = *self._transitions.step(self._t), action, numbers, done, [{}] * n_envs
         self._t += 1
-        self.buffer.add(obs, next_obs, np.zeros((n_envs, 1), np.int64), numbers, np.zeros(n_envs), [{}] * n_envs)
+
+    def store(self) -> None:
+        """Add it."""
+        self.buffer.add(*self._next)
 
     def sample(self, n: int) -> Any:
         """A batch on the GPU."""
@@ -116,6 +122,7 @@ class _TorchRL:
         self._transitions = transitions
         self.buffer: Any = None
         self._begin = 0
+        self._next: Any = None
 
     def fill(self, way: str) -> None:
         """Make a buffer that is full."""
@@ -129,12 +136,13 @@ class _TorchRL:
         storage = kind(n, device=device, **({"codec": "delta-rle"} if is_ours else {}))
         self.buffer, self._begin = TensorDictReplayBuffer(storage=storage), 0
         for _ in range(n // _N_ITEMS):
+            self.prepare()
             self.store()
         if is_ours:
             storage.decide()
 
-    def store(self) -> None:
-        """Extend by the next items of the first environment."""
+    def prepare(self) -> None:
+        """Make the next items, of the first environment."""
         import torch
         from tensordict import TensorDict
 
@@ -144,7 +152,11 @@ class _TorchRL:
         number = torch.from_numpy(numbers)
         later = TensorDict({"pixels": torch.from_numpy(after), "done": torch.zeros(_N_ITEMS, 1, dtype=torch.bool)})
         items = {"pixels": torch.from_numpy(obs), "number": number, "next": later}
-        self.buffer.extend(TensorDict(items, batch_size=[_N_ITEMS]))
+        self._next = TensorDict(items, batch_size=[_N_ITEMS])
+
+    def store(self) -> None:
+        """Extend by them."""
+        self.buffer.extend(self._next)
 
     def sample(self, n: int) -> Any:
         """A batch on the GPU."""

@@ -2,6 +2,7 @@ import copy
 import itertools
 import pickle
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -433,6 +434,24 @@ def test_a_forked_process_draws_by_itself(tmp_path):
     assert [exit_status(child) for child in children] == [0, 0]
     drawn = [np.load(tmp_path / f"{i}.npy").tolist() for i in range(2)] + [ring.sample(100)["t"].tolist()]
     assert drawn[0] != drawn[1] != drawn[2] != drawn[0]
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_process_goes_on_with_epochs_while_another_thread_draws():
+    small, large = (RingBuffer(n, {"t": Field((), np.int64)}) for n in (30, 50_000))
+    for ring in (small, large):
+        for t in range(ring.capacity):
+            ring.append(t=t)
+    epochs, ended = small.epochs(30, n_epochs=1000), threading.Event()
+    next(epochs)
+    draws = large.epochs(50_000, n_epochs=10**6)
+    thread = threading.Thread(target=lambda: [next(draws) for _ in iter(ended.is_set, True)])
+    thread.start()
+    try:
+        assert [exit_status(forked(lambda: next(epochs), seconds=10)) for _ in range(5)] == [0] * 5
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_a_seed_gives_the_same_batch_again():

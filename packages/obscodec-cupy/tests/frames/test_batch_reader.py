@@ -4,6 +4,7 @@ import gc
 import pickle
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 import pytest
 from atari_frames import frames
@@ -147,6 +148,18 @@ def test_new_arrays_are_made_for_places(cuda, dtype, is_named):
         for x in found:
             read = (x.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else x
             np.testing.assert_array_equal(read, wanted, strict=True)
+
+
+def test_new_arrays_for_bfloat16_are_its_bits(cuda):
+    device = opened.device(cuda)
+    layout = Layout((6, 8), ml_dtypes.bfloat16)
+    array = TensorArray.zeros((40,), FrameStore(layout, codec="delta-rle", device=cuda))
+    model = np.random.default_rng(0).random((40, 6, 8)).astype(ml_dtypes.bfloat16)
+    array[:] = model
+    reader = BatchReader([array])
+    reader.sync()
+    (made,) = reader.read(device.upload(np.array([3, 7])))
+    np.testing.assert_array_equal(device.download(made), model[[3, 7]].view(np.uint16), strict=True)
 
 
 class OfAnotherLibrary:
@@ -444,8 +457,10 @@ def test_what_a_reader_refuses(cuda):
     (on_cpu,), _ = small_arrays("cpu", 1)
     with pytest.raises(SpecError, match=r"^a BatchReader is for arrays of stores on one GPU, got them on cpu, cuda$"):
         BatchReader([array, on_cpu])
-    for wrong in (array, [np.zeros((3, *SMALL.shape), np.uint8)]):
-        with pytest.raises(DTypeError, match=r"^a BatchReader is for a list of TensorArrays, got (TensorArray|list)$"):
+    for wrong in (array, None, [np.zeros((3, *SMALL.shape), np.uint8)]):
+        with pytest.raises(
+            DTypeError, match=r"^a BatchReader is for a list of TensorArrays, got (TensorArray|None|list)$"
+        ):
             BatchReader(wrong)
     with pytest.raises(SpecError, match=r"^a scale needs a dtype, such as 'float32', got 0\.5 without one$"):
         BatchReader([array], scale=0.5)
@@ -468,6 +483,12 @@ def test_what_a_reader_refuses(cuda):
         reader.read(places, dict(zip("ab", outs, strict=True)))
     named = BatchReader({"a": array, "b": other})
     named.sync()
+    by_key = BatchReader({("next", "a"): array})
+    by_key.sync()
+    with pytest.raises(
+        ShapeError, match=r"^outs must be a dictionary of \('next', 'a'\), as the arrays are, got one of b$"
+    ):
+        by_key.read(places, {"b": outs[0]})
     for given, text in (outs, "list"), ({"a": outs[0], "c": outs[1]}, "one of a, c"):
         with pytest.raises(ShapeError, match=f"^outs must be a dictionary of a, b, as the arrays are, got {text}$"):
             named.read(places, given)

@@ -461,7 +461,7 @@ class CompressedBuffer(buffers.BaseBuffer):
             return th.empty((n, *layout.shape), dtype=getattr(th, layout.dtype.name), device=self.device)
         if self.device.type != "cuda":
             return BATCH_MEMORY.array(n, layout)
-        return layout.tensors(th.empty((n, layout.nbytes), dtype=th.uint8, pin_memory=True).numpy())
+        return layout.tensors(th.empty((n, layout.nbytes), dtype=th.uint8, device="cpu", pin_memory=True).numpy())
 
     @contextmanager
     def _placeholders_replaced(self) -> Iterator[None]:

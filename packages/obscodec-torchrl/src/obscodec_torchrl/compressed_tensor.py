@@ -26,7 +26,9 @@ DEVICE_BATCH: ContextVar[Any] = ContextVar("DEVICE_BATCH", default=None)
 
 K = TypeVar("K", bound=Hashable)
 Device = torch.device | str
-_PINNED_MEMORY = BatchMemory(lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy())
+_PINNED_MEMORY = BatchMemory(
+    lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
+)
 _NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views whose numbers are others
 _DTYPES_OF_NUMPY = {torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bhilBefdFD"}  # others need DLPack
 _torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # dtype.name takes 2.5 µs

@@ -159,7 +159,7 @@ def replace(storage: LazyTensorStorage, fresh: LazyTensorStorage, length: int, l
             leaf.array.store.changing = storage.lock
         if not storage.initialized:
             storage.max_size = fresh.max_size  # in whole rows
-        storage._storage, storage.initialized = fresh._storage, fresh.initialized
+        storage._storage, storage.initialized, storage._reader = fresh._storage, fresh.initialized, None
         storage._len, storage.device = length, fresh.device
         storage._set_last_cursor(last_row)
         storage.note_loaded()

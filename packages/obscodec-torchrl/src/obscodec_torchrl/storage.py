@@ -68,7 +68,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
     Leaves of 1 KiB or more per item are compressed, smaller ones are plain tensors. Leaves whose keys differ in
     ``"next"`` only, such as ``"pixels"`` and ``("next", "pixels")``, share a store, which stores each frame once. A
-    sampled batch is decoded after the lock of the buffer is released.
+    sampled batch is decoded after the lock of the buffer is released; a GPU decodes it at once.
 
     Args:
         max_size: how many items the storage has room for.
@@ -237,7 +237,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
 
         Raises:
             RuntimeError: nothing was ever written.
-            IndexError: the index is out of range.
+            IndexError: the index is out of range. An index on a GPU that decodes is not looked at: what is out of range
+                has no meaning then, and the next read raises ``SlotError``.
         """
         context = copy_context()
         if isinstance(index, tuple) and len(index) == 1:

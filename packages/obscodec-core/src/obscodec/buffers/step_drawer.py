@@ -60,7 +60,9 @@ class StepDrawer:
     def epochs(self, span: Span, batch: int, rng: Rng, n_epochs: int, drop_last: bool) -> Iterator[Ints]:
         """The indices of all steps in random order, ``i64[batch]`` at a time; see ``RingBuffer.epochs``."""
         _refuse_empty(span)
-        drawable, shuffles = partial(self._reader.drawable, span), as_generator(rng)
+        drawable = partial(self._reader.drawable, span)
+        # One of its own: a fork could come in the middle of a draw, which is made without the lock of the ring.
+        shuffles = np.random.default_rng() if rng is None else as_generator(rng)
         among = drawable_steps((span.n, span.n_envs), drawable) + span.oldest * span.n_envs
 
         def batches() -> Iterator[Ints]:

@@ -39,8 +39,8 @@ class FrameReader(ABC):
 
         Args:
             ids: ``i64[n]`` on the host.
-            there: ``i32[n]`` in the memory of the device, the same ids; None to copy them there.
             out: ``[n, *shape]`` in the memory of the device, an array of any library; contiguous.
+            there: ``i32[n]`` in the memory of the device, the same ids; None to copy them there.
 
         Raises:
             SlotError: an id is of no tensor.

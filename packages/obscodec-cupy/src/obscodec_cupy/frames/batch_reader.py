@@ -110,7 +110,7 @@ class BatchReader:
     ) -> None:
         self._names = tuple(arrays) if isinstance(arrays, Mapping) else None
         arrays = [*arrays.values()] if isinstance(arrays, Mapping) else arrays
-        if isinstance(arrays, TensorArray) or not all(isinstance(array, TensorArray) for array in arrays):
+        if not isinstance(arrays, Sequence) or not all(isinstance(array, TensorArray) for array in arrays):
             raise DTypeError(f"a BatchReader is for a list of TensorArrays, got {kind_of(arrays)}")
         if not arrays:
             raise ShapeError("a BatchReader is for one array or more, got none")
@@ -266,7 +266,7 @@ class BatchReader:
         """The arrays that were given for the arrays of this reader, in their order."""
         names, is_named = self._names or (), isinstance(given, Mapping)
         if is_named != (self._names is not None) or (is_named and given.keys() != {*names}):
-            expected = f"a dictionary of {', '.join(names)}" if names else "a list"
+            expected = f"a dictionary of {', '.join(map(str, names))}" if names else "a list"
             found = f"one of {', '.join(map(str, given))}" if is_named else kind_of(given)
             raise ShapeError(f"{what} must be {expected}, as the arrays are, got {found}")
         return [given[name] for name in names] if is_named else [*given]
@@ -319,7 +319,7 @@ class BatchReader:
                 raise ShapeError(f"{what} must have {n_wanted} arrays, got {len(given)}")
         sources = []
         for i, (ids, out) in enumerate(zip(self._ids, outs, strict=True)):
-            layout, as_bits = ids.array.layout, ["uint16"] * (self._dtype == "bfloat16")
+            layout, as_bits = ids.array.layout, ["uint16"] * ("bfloat16" in (self._dtype, ids.array.layout.dtype.name))
             checked("out", out, (n, *layout.shape), self._dtype or layout.dtype.name, *as_bits)
             shift = checked("shifts", shifts[i], (n, 2), "int32") if shifts else None
             assert ids.copy is not None

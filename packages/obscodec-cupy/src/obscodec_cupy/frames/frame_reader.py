@@ -70,7 +70,7 @@ class CudaFrameReader(FrameReader):
             launch()
 
     def _prepared(self, key: tuple[Hashable, Hashable] | None, source: Source) -> Callable[[], None]:
-        """What launches a read; known by its key from now on, if other memory than that of the key is not needed."""
+        """What launches a read, known by its key from now on, unless it needs memory that the key does not name."""
         if self._gather is None:
             self._gather = self.gather()
         n = source.ids.size
@@ -116,7 +116,6 @@ class CudaFrameReader(FrameReader):
         return Gather(self.device, self.layout, self.log.block_frames, **form)
 
 
-def _launched(launch: Callable[[], None], used: object) -> None:
-    """Launch what works with ``used``, which is held until then."""
+def _launched(launch: Callable[[], None], _held: object) -> None:
+    """Launch what works with memory that is held until then."""
     launch()
-    del used

@@ -44,7 +44,7 @@ class TorchBatch:
             return new_batch(store, n)
         if store.device != "cpu":
             return torch.empty((n, *layout.shape), dtype=_dtype_of(layout.dtype), device=self.device)
-        return layout.tensors(torch.empty((n, layout.nbytes), dtype=torch.uint8, pin_memory=True).numpy())
+        return layout.tensors(torch.empty((n, layout.nbytes), dtype=torch.uint8, device="cpu", pin_memory=True).numpy())
 
     def tensor(self, array: Any) -> Any:
         """What :meth:`new_array` made, or another array, as a tensor on the device; without a copy on the CPU."""
@@ -58,24 +58,25 @@ class TorchBatch:
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def tensors(self, arrays: Sequence[Array]) -> list[Any]:
-        """Arrays of numpy as tensors on the device: parts of one tensor there, which one copy brings to a GPU."""
+        """Arrays of numpy as tensors on the device; for a GPU in one piece of memory, which one copy brings there."""
         if self.device.type != "cuda":
             return [self._on_cpu(array).to(self.device) for array in arrays]
         dtypes = [_dtype_of(array.dtype) for array in arrays]
-        begins = [0, *accumulate([-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays])]
-        pinned = self._torch.empty(begins[-1], dtype=self._torch.uint8, pin_memory=True)
+        *begins, end = accumulate([-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays], initial=0)
+        pinned = self._torch.empty(end, dtype=self._torch.uint8, device="cpu", pin_memory=True)
         host = pinned.numpy()
-        for array, begin in zip(arrays, begins, strict=False):
+        for array, begin in zip(arrays, begins, strict=True):
             host[begin : begin + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         there, parts = pinned.to(self.device, non_blocking=True), []
-        for array, dtype, begin in zip(arrays, dtypes, begins, strict=False):
-            parts.append(there[begin : begin + array.nbytes].view(dtype).view(array.shape))
+        for array, dtype, begin in zip(arrays, dtypes, begins, strict=True):
+            part = there[begin : begin + array.nbytes].view(dtype).view(array.shape)
+            parts.append(part.data)  # a change of one is none of the others for autograd
         return parts
 
     def batch(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """All arrays of a batch as tensors on the device, small ones by :meth:`tensors`."""
         small = [name for name, x in arrays.items() if isinstance(x, np.ndarray) and x.nbytes < _SMALL_NBYTES]
-        tensors = dict(zip(small, self.tensors([arrays[name] for name in small]), strict=True))
+        tensors = dict(zip(small, self.tensors([arrays[name] for name in small]) if small else [], strict=True))
         return {name: tensors[name] if name in tensors else self.tensor(x) for name, x in arrays.items()}
 
     def _on_cpu(self, array: Array) -> Any:
@@ -86,7 +87,7 @@ class TorchBatch:
 
 @cache
 def _dtype_of(dtype: np.dtype[Any]) -> Any:
-    """The dtype of PyTorch of the same name; what it refuses raises TypeError."""
+    """The dtype of PyTorch of the same name; TypeError or AttributeError if it has none."""
     torch = import_module("torch")
     if dtype.kind in "mM" or is_common(dtype):
         return torch.from_numpy(np.empty(0, dtype)).dtype

@@ -41,10 +41,10 @@ class AutoStore(Store):
 
     It keeps the first tensors as they are: 256 of them, or as many as have 16 MB, but 16 at least; or up to eight times
     as many, until half as many differ from all before them. They show whether tensors are stacks of frames, whether
-    floats are really small integers, and which codec makes them smallest. A thread in the background chooses the store
-    of the kind that fits best, and moves them there. Tensors that come meanwhile wait as they are, too, up to 1 GiB of
-    them; all later ones go to the chosen store. :meth:`decide` waits until all have moved. If the choice or the move
-    fails, the next call raises what it was, and it begins anew.
+    floats are really small integers (a GPU decodes them as they are), and which codec makes them smallest. A thread in
+    the background chooses the store of the kind that fits best, and moves them there. Tensors that come meanwhile wait
+    as they are, too, up to 1 GiB of them; all later ones go to the chosen store. :meth:`decide` waits until all have
+    moved. If the choice or the move fails, the next call raises what it was, and it begins anew.
 
     If it chose the codec, it looks again at the newest frames, in the background, whenever twice as many were encoded,
     or they take twice or half the bytes. If another codec saves a quarter by then, new tensors are stored with it; the
