@@ -7,7 +7,7 @@ import pytest
 from broken_laws import broken_laws, laws
 from obscodec import DTypeError, Layout, ShapeError, SpecError, codec
 from obscodec.devices import Backend, FrameReader, backends
-from obscodec.frames import FrameLog
+from obscodec.frames import WatchedLog
 from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
 from obscodec.testing import DeviceContract
@@ -157,17 +157,17 @@ class TakesEveryCodec(Sound):
 class ZerosForStacks(FrameReader):
     """Reads frames on the host, and zeros for stacks of them."""
 
-    def __init__(self, layout: Layout, log: FrameLog) -> None:
+    def __init__(self, layout: Layout, log: WatchedLog) -> None:
         self.layout, self.log = layout, log
 
-    def read(self, ids: Any, out: Any) -> None:
+    def read(self, ids: Any, out: Any, there: Any = None) -> None:
         memory_of(out).fill(0)
-        if self.log.stacks.depth == 1:
-            self.log.read(ids, self.layout.rows(memory_of(out)), 1)
+        if self.log.depth == 1:
+            self.log._log.read(ids, self.layout.rows(memory_of(out)), 1)
 
 
 class ZerosForFrames(FrameReader):
-    def read(self, ids: Any, out: Any) -> None:
+    def read(self, ids: Any, out: Any, there: Any = None) -> None:
         memory_of(out).fill(0)
 
 

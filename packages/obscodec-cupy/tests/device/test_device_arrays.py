@@ -224,7 +224,6 @@ def test_tensors_of_torch(cuda):
     np.testing.assert_array_equal(pair.stores[1].append(turned, 1), pair.stores[0].append(frames, 1))
 
 
-@pytest.mark.filterwarnings("ignore:.* is decoded on the CPU:UserWarning")
 @pytest.mark.parametrize("kind", ["frames", "stacks", "floats", "raw"])
 def test_an_auto_store_decides_with_arrays_of_a_device(cuda, kind):
     there = opened.device(cuda)
@@ -233,7 +232,7 @@ def test_an_auto_store_decides_with_arrays_of_a_device(cuda, kind):
         "frames": played,
         "raw": np.random.default_rng(0).integers(256, size=(700, 1, 24, 24), dtype=np.uint8),
         "stacks": np.concatenate([played[:-3], played[1:-2], played[2:-1], played[3:]], axis=1),
-        "floats": (played / np.float32(255)).astype(np.float32),
+        "floats": played + np.random.default_rng(0).random((700, 1, 1, 1), np.float32),
     }[kind]
     layout = Layout(tensors.shape[1:], tensors.dtype)  # blocks of the same number, so that ids are equal
     stores = [AutoStore(layout, block_frames=8, device=where) for where in ("cpu", cuda)]
