@@ -56,7 +56,7 @@ class CudaFrameReader(FrameReader):
         self.check()
         device = self.device
         key = None if there is None else (device.key(there), device.key(out))
-        with self.lock, device.on_stream_of(out), self.order:
+        with self.lock, device.on_stream_of(out, there), self.order:
             launch = self._known.get(key)
             if launch is None:
                 view = device.writable_view("out", out)
