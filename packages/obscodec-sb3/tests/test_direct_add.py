@@ -236,3 +236,14 @@ def test_a_step_that_can_not_be_stored_or_is_interrupted_behind_that_changes_no_
     for name, array in before.items():
         np.testing.assert_array_equal(getattr(ours, name)[:], array, err_msg=name)
     assert ours.pos == pos
+
+
+def test_transitions_are_added_to_a_buffer_of_a_gpu_that_is_not_here():
+    """As a model is loaded on a machine without one, with the device that it had."""
+    space = spaces.Box(0, 255, (4, 28, 28), np.uint8)
+    buffer = CompressedReplayBuffer(20, space, spaces.Discrete(2), codec="delta-rle", buffer_device="cpu")
+    buffer.device = torch.device("cuda")
+    for step in range(30):
+        obs = np.full((1, 4, 28, 28), step, np.uint8)
+        buffer.add(obs, obs, np.array([0]), np.array([float(step)]), np.array([False]), [{}])
+    assert buffer.size() == 20

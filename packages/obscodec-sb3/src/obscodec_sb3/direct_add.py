@@ -62,13 +62,11 @@ class DirectAdd:
         self._action, self._reward, self._done, self._timeout = rows[-4:]
         self._flat_action = self._action.reshape(-1)
         self._given: tuple[Any, ...] = ()  # the types, shapes and dtypes that came last
-        self._tensors: TorchBatch | None = None  # for a GPU
+        self._tensors: TorchBatch | None = None  # for a GPU, since the first batch: a buffer may be loaded without one
         self.reads = False
         if self._keys is None:
             self._store = self._obs.store
-            if buffer.device.type == "cuda":
-                self._tensors = TorchBatch(buffer.device)
-            self.reads = bool(self._tensors) or self._store.device == buffer.device.type == "cpu"
+            self.reads = buffer.device.type == "cuda" or self._store.device == buffer.device.type == "cpu"
             ids, (actions, *others) = [Column(ids, np.dtype(np.int64)) for ids in self._stored[0][2]], columns
             self._columns = ColumnReader(ids, others, [actions])
         bound = [*zip(columns, rows, strict=True)][: len(rows) - (not self._keeps_timeouts)]
@@ -188,20 +186,21 @@ class DirectAdd:
             rewards, dones, timeouts = plain.reshape(3, n, 1)
             dones *= 1 - timeouts
             others = actions[0], dones, rewards
-            if self._tensors is None:
+            if self._device.type == "cpu":
                 tensors = BATCH_MEMORY.array(2 * n, self._store.layout)
                 self._store.read_into(ids.reshape(-1), tensors)
                 both, action, done, reward = map(th.from_numpy, (tensors, *others))
             else:
-                both, action, done, reward = self._on_gpu(self._tensors, ids.reshape(-1), others)
+                both, action, done, reward = self._on_gpu(ids.reshape(-1), others)
             guard.close()
             return ReplayBufferSamples(both[:n], action, both[n:], done, reward)
 
         return read
 
-    def _on_gpu(self, tensors: TorchBatch, ids: Any, others: tuple[Any, ...]) -> list[th.Tensor]:
+    def _on_gpu(self, ids: Any, others: tuple[Any, ...]) -> list[th.Tensor]:
         """The observations with some ids, and other arrays, on a GPU: one copy, if the observations are there."""
-        store = self._store
+        store, tensors = self._store, self._tensors or TorchBatch(self._device)
+        self._tensors = tensors
         decoded = tensors.new_array(store, len(ids))
         if store.device == "cpu":
             store.read_into(ids, decoded)
