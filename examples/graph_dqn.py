@@ -194,6 +194,9 @@ def main(
     stock: bool = False,
 ) -> None:
     """Play, learn, and print how fast that is and how much memory a transition takes."""
+    started = 200  # steps of all environments before the first update
+    if steps <= started * n_envs:
+        raise typer.BadParameter(f"updates begin after {started * n_envs} steps: pass more --steps than {steps}")
     if not torch.cuda.is_available():
         print("skipped: there is no GPU here")
         raise typer.Exit
@@ -206,7 +209,7 @@ def main(
     learner = Learner(images, n_steps * n_envs, n_actions, batch_size, "cuda")
     update = learner.update
     obs, _ = envs.reset(seed=seed)
-    began, started = time.perf_counter(), 200
+    began = time.perf_counter()
     for step in range(steps // n_envs):
         with torch.no_grad():
             greedy = learner.network(torch.from_numpy(obs).to("cuda").float() / 255).argmax(dim=1).cpu().numpy()

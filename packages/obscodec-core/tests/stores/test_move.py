@@ -11,7 +11,7 @@ import pytest
 from appending import appended_by_threads
 from forked import exit_status, forked
 from new_python import run_python
-from obscodec import AutoStore, HeapFull, Layout
+from obscodec import AutoStore, HeapFull, Layout, SlotError
 from obscodec.stores.auto import auto_store, first_tensors
 from obscodec.stores.auto.first_tensors import FirstTensors
 from obscodec.stores.auto.shown import Shown
@@ -70,9 +70,33 @@ def test_tensors_are_stored_and_read_while_the_codec_is_chosen(gate):
     assert store.stats().n_tensors == 0
 
 
+def test_what_a_small_buffer_overwrites_takes_no_memory_while_the_codec_is_chosen(gate, monkeypatch):
+    monkeypatch.setattr(first_tensors, "_CHUNK_NBYTES", 8 * LAYOUT.nbytes)
+    monkeypatch.setattr(auto_store, "_MOST_NBYTES", 200 * LAYOUT.nbytes)  # more may wait only if others are gone
+    store, x, ids = new_store(), tensors(1500), np.zeros(100, np.int64)
+    for i in range(len(x)):
+        at = slice(i % 100, i % 100 + 1)
+        if i >= 100:
+            store.release(ids[at].copy())
+        ids[at] = store.append(x[i : i + 1])
+        assert store.memory_bytes <= (100 + N_FIRST + 2 * 8) * LAYOUT.nbytes
+    check(store, ids, x[-100:])
+    copied = pickle.loads(pickle.dumps(store))
+    assert copied.memory_bytes == store.memory_bytes
+    with pytest.raises(SlotError):
+        copied.read(np.array([FIRST_ID + 700]))
+    gate.set()
+    for one in (store, copied):
+        one.decide()
+        check(one, ids, x[-100:])
+        assert one.stats().n_tensors == 100
+        assert one.memory_bytes < x[-100:].nbytes
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_program_equals_a_dict_while_tensors_move(monkeypatch, seed):
     monkeypatch.setattr(first_tensors, "_PART_NBYTES", 3 * LAYOUT.nbytes)
+    monkeypatch.setattr(first_tensors, "_CHUNK_NBYTES", 5 * LAYOUT.nbytes)
     monkeypatch.setattr(first_tensors, "_CHUNK_NBYTES", 8 * LAYOUT.nbytes)
     rng, store, known, x = np.random.default_rng(seed), new_store(), {}, tensors(4000, seed)
     seen = set()
@@ -131,7 +155,7 @@ def test_a_chosen_store_without_room_says_so_and_loses_nothing(monkeypatch):
     x = np.random.default_rng(0).integers(256, size=(N_FIRST, *LAYOUT.shape), dtype=np.uint8)
     store = new_store(codec="raw", block_frames=1, max_bytes=N_FIRST * LAYOUT.nbytes // 2)
     store._shown._n_needed = N_FIRST
-    store._first.most = 4 * N_FIRST
+    store._first.most = store._first._most_waiting = 4 * N_FIRST
     ids = store.append(x)
     with pytest.raises(HeapFull, match="could not be moved"):
         store.decide()
@@ -173,7 +197,7 @@ def test_a_tensor_that_is_released_while_it_moves_goes(monkeypatch):
 
 
 def test_ids_of_the_chosen_store_are_left_as_they_are():
-    first, ids = FirstTensors(LAYOUT, 7, Shown(7, 7)), np.zeros(7, np.int64)
+    first, ids = FirstTensors(LAYOUT, 7, 7, Shown(7, 7)), np.zeros(7, np.int64)
     for some in (ids[:6], ids[6:]):
         first.take(tensors(6), np.zeros_like(some), np.zeros(6, np.int64), some)
     others = FIRST_ID + np.arange(7, 40)

@@ -31,6 +31,7 @@ from obscodec.stores.ids import FIRST_ID
 from obscodec.stores.store import MAKE_ANOTHER, Store
 
 _MOST_FIRST, _MOST_NBYTES = 1 << 17, 1 << 30  # first tensors
+_MORE_EVER = 8  # times as many may come as may wait: a small buffer releases most of them meanwhile
 _MOST_IDS = 1 << 24
 _N_NEWEST, _LEAST_NEWEST = 64, 16  # frames to look at again
 
@@ -113,7 +114,9 @@ class AutoStore(Store):
             enough = int(np.clip(most, 1, shown.n))
             shown = Shown(enough, enough)
         self._shown = shown
-        self._first = FirstTensors(layout, int(np.clip(most, shown.most, max(_MOST_FIRST, shown.n))), shown)
+        most = int(np.clip(most, shown.most, max(_MOST_FIRST, shown.n)))
+        self._most_waiting = most
+        self._first = FirstTensors(layout, _MORE_EVER * most, most, shown)
         self._members: tuple[Member, ...] = ()  # the chosen stores, the oldest first, to which first tensors move
         self._newest: Store  # the last one, as soon as there is one
         self._store: Store | Succession | None = None  # all of them
@@ -213,6 +216,7 @@ class AutoStore(Store):
                     ids[:] = before
                     self._first.stay(before)
                 raise
+            self._first.free_gone(before)
 
     def _stats(self) -> StoreStats:
         """See ``Store.stats``; with the choice of the codec."""
@@ -379,7 +383,7 @@ class AutoStore(Store):
             if self._last is not None:  # since the caller has looked
                 return 0
             first = self._first
-            n = min(len(ids), first.most - first.n)
+            n = min(len(ids), first.n_more)
             first.take(tensors, which[:n], sequences, ids[:n])
             is_due = self._store is not None or self._shown.are_enough(first.n)
         if is_due:
@@ -405,7 +409,7 @@ class AutoStore(Store):
 
     def _restore(self, state: State) -> None:
         most = number_of(state, "n_first", 1, _MOST_IDS)
-        self._first = FirstTensors(self.layout, most, self._shown)
+        self._first = FirstTensors(self.layout, most, self._most_waiting, self._shown)
         self._first.restore(state)
         if state.get("plan") is None:
             if self._first.n_moved:

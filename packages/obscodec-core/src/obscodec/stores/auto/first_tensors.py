@@ -42,6 +42,7 @@ class FirstTensors:
     Args:
         layout: of a tensor.
         most: how many tensors may ever come; ids from ``FIRST_ID + most`` on are of the other store.
+        most_waiting: how many may wait, without those whose memory is free.
         shown: looks at them until they show how to keep all.
 
     Attributes:
@@ -51,23 +52,33 @@ class FirstTensors:
         dead: ids in the other store of tensors that were released while they moved, to be given back in the end.
     """
 
-    def __init__(self, layout: Layout, most: int, shown: Shown) -> None:
-        self.most = most
+    def __init__(self, layout: Layout, most: int, most_waiting: int, shown: Shown) -> None:
+        self.most, self._most_waiting = most, most_waiting
         self._shown = shown
         self.n = self.n_moved = self.n_left = 0
         self.dead = np.zeros(0, np.int64)
         self._layout = layout
         self._of_part = max(1, _PART_NBYTES // max(1, layout.nbytes))  # tensors
         self._of_chunk = int(np.clip(_CHUNK_NBYTES // max(1, layout.nbytes), 1, _MOST_OF_CHUNK))  # tensors
-        self._chunks: list[Tensors | None] = []  # None: all of its tensors have moved
+        self._chunks: list[Tensors | None] = []  # None: all of its tensors have moved, or are gone
+        self._free = frozenset[int]()  # chunks of tensors that are gone and have not moved
         self._sequences = np.zeros(0, np.int64)
         self._gone = np.ones(0, bool)  # which have no reference
         self._moved = np.zeros(0, np.int64)  # the ids in the other store
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors that wait."""
-        return (self.n - self.n_moved) * self._layout.nbytes
+        """Bytes of the tensors that wait, and of those that are gone and whose memory is not free."""
+        return self._n_in_memory * self._layout.nbytes
+
+    @property
+    def _n_in_memory(self) -> int:
+        return self.n - self.n_moved - len(self._free) * self._of_chunk
+
+    @property
+    def n_more(self) -> int:
+        """How many tensors may come now."""
+        return max(0, min(self.most - self.n, self._most_waiting - self._n_in_memory))
 
     @property
     def n_waiting(self) -> int:
@@ -148,6 +159,17 @@ class FirstTensors:
         """Undo :meth:`leave` of ``ids``, as they were before."""
         self._gone[ids[self._are_first(ids)] - FIRST_ID] = False
 
+    def free_gone(self, ids: Ints) -> None:
+        """Free the memory of chunks all of whose tensors are gone, if one of some ids, which were released, is in them.
+
+        What is yet to be looked at stays.
+        """
+        for k in set(((ids[self._are_first(ids)] - FIRST_ID) // self._of_chunk).tolist()):
+            begin, end = k * self._of_chunk, (k + 1) * self._of_chunk
+            if max(self.n_moved, self._shown.n_needed) <= begin and end <= self.n and self._gone[begin:end].all():
+                self._free |= {k}
+                self._chunks[k] = None
+
     def count_left(self) -> None:
         """Count the tensors that have moved and have references anew."""
         self.n_left = int(np.count_nonzero(~self._gone[: self.n_moved]))
@@ -162,6 +184,10 @@ class FirstTensors:
         end = min(begin + self._of_part, self.n, (begin // self._of_chunk + 1) * self._of_chunk)
         if begin == end:
             return None
+        if self._chunks[begin // self._of_chunk] is None:  # all are gone
+            none = np.empty(0, np.int64)
+            end = (begin // self._of_chunk + 1) * self._of_chunk
+            return Part(begin, end, none, np.empty((0, *self._layout.shape), self._layout.dtype), none)
         ((chunk, rows),) = self._rows(begin, end)
         kept = np.flatnonzero(~self._gone[begin:end])
         some = slice(None) if len(kept) == end - begin else kept  # a slice: no copy
@@ -174,8 +200,9 @@ class FirstTensors:
         moved[part.kept] = np.where(is_gone, NO_TENSOR, ids)
         n_left, done = self.n_left + np.count_nonzero(~is_gone), part.end // self._of_chunk
         chunks: list[Tensors | None] = [*[None] * done, *self._chunks[done:]]
+        free = frozenset(k for k in self._free if k >= done)
         # All in one step.
-        vars(self).update(_moved=moved, dead=dead, n_moved=part.end, n_left=int(n_left), _chunks=chunks)
+        vars(self).update(_moved=moved, dead=dead, n_moved=part.end, n_left=int(n_left), _chunks=chunks, _free=free)
 
     def forget(self) -> None:
         """Free the memory of tensors: all have moved, and none will come."""
@@ -189,7 +216,7 @@ class FirstTensors:
         return {
             "n_first": self.most,
             "n_taken": end,
-            "first": np.concatenate([none, *(chunk[rows] for chunk, rows in self._rows(begin, end))]),
+            "first": np.concatenate([none, *(chunk[rows] for chunk, rows in self._rows(begin, end))]),  # zeros if gone
             "sequences": self._sequences[begin:end].copy(),
             "gone": self._gone[:end].copy(),
             "moved": self._moved[:end].copy(),
@@ -214,6 +241,7 @@ class FirstTensors:
         self._chunks = [None] * (self.n // self._of_chunk)
         self.take(first, np.arange(len(first)), sequences, np.zeros(len(first), np.int64))
         self._gone[:n], self._moved[:n] = gone[:n], moved[:n]
+        self.free_gone(np.flatnonzero(gone[:n]) + FIRST_ID)
         self.count_left()
 
     def _at(self, number: int) -> Tensors:
@@ -228,7 +256,8 @@ class FirstTensors:
             k, row = divmod(begin, self._of_chunk)
             n = min(end - begin, self._of_chunk - row)
             chunk = self._chunks[k]
-            assert chunk is not None
+            if chunk is None:
+                chunk = np.zeros((self._of_chunk, *self._layout.shape), self._layout.dtype)
             yield chunk, slice(row, row + n)
             begin += n
 

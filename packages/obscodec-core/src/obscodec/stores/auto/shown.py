@@ -29,6 +29,11 @@ class Shown:
         self._new: dict[int, int] = {}  # by the hash of a tensor, the number of the first one that had it
         self._n_needed = most
 
+    @property
+    def n_needed(self) -> int:
+        """How many of the first tensors are looked at, as far as is known; not more."""
+        return self._n_needed
+
     @classmethod
     def of(cls, layout: Layout) -> Self:
         """256 tensors, or as many as have 16 MB, but 16 at least; eight times as many if most are alike."""
