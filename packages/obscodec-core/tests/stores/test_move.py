@@ -93,6 +93,24 @@ def test_what_a_small_buffer_overwrites_takes_no_memory_while_the_codec_is_chose
         assert one.memory_bytes < x[-100:].nbytes
 
 
+def test_memory_that_is_free_in_the_middle_of_a_chunk_that_moves_is_counted_once(monkeypatch):
+    monkeypatch.setattr(first_tensors, "_CHUNK_NBYTES", 8 * LAYOUT.nbytes)
+    monkeypatch.setattr(first_tensors, "_PART_NBYTES", 3 * LAYOUT.nbytes)
+    first, ids = FirstTensors(LAYOUT, 30, 30, Shown(1, 1)), np.zeros(20, np.int64)
+    first.take(tensors(20), np.arange(20), np.zeros(20, np.int64), ids)
+    for _ in range(3):  # the first chunk
+        part = first.next_part()
+        first.move(part, np.arange(len(part.kept)) + 1)
+    part = first.next_part()
+    first.leave(ids[8:16].copy())
+    first.free_gone(ids[8:16])
+    assert first.nbytes == 4 * LAYOUT.nbytes
+    first.move(part, np.arange(len(part.kept)) + 1)
+    assert (first.n_moved, first.nbytes) == (11, 4 * LAYOUT.nbytes)
+    first.move(first.next_part(), np.zeros(0, np.int64))
+    assert (first.n_moved, first.nbytes) == (16, 4 * LAYOUT.nbytes)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_program_equals_a_dict_while_tensors_move(monkeypatch, seed):
     monkeypatch.setattr(first_tensors, "_PART_NBYTES", 3 * LAYOUT.nbytes)

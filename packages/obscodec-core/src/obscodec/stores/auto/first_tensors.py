@@ -73,7 +73,9 @@ class FirstTensors:
 
     @property
     def _n_in_memory(self) -> int:
-        return self.n - self.n_moved - len(self._free) * self._of_chunk
+        at, n_moved_of_chunk = divmod(self.n_moved, self._of_chunk)
+        n_free = len(self._free) * self._of_chunk - n_moved_of_chunk * (at in self._free)
+        return self.n - self.n_moved - n_free
 
     @property
     def n_more(self) -> int:
