@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 import pytest
 from appending import appended_by_threads
+from faults import at_every_line
 from forked import exit_status, forked
 from new_python import run_python
 from obscodec import AutoStore, HeapFull, Layout, SlotError
@@ -91,6 +92,32 @@ def test_what_a_small_buffer_overwrites_takes_no_memory_while_the_codec_is_chose
         check(one, ids, x[-100:])
         assert one.stats().n_tensors == 100
         assert one.memory_bytes < x[-100:].nbytes
+
+
+def test_a_release_that_is_interrupted_while_it_frees_memory_is_done_or_not(gate, monkeypatch):
+    monkeypatch.setattr(first_tensors, "_CHUNK_NBYTES", 8 * LAYOUT.nbytes)
+    x, made = tensors(N_FIRST + 40), []
+
+    def prepare():
+        store = new_store()
+        ids = np.concatenate([store.append(x[i : i + 1]) for i in range(len(x))])
+        gone = ids[N_FIRST + 8 : N_FIRST + 16].copy()
+        made[:] = store, ids, gone
+        return lambda: store._give_back(gone)
+
+    n_freed = 0
+    for where in at_every_line(prepare):
+        store, ids, gone = made
+        assert not gone.any() or gone.all(), where
+        if gone.any():
+            check(store, ids, x)
+            store._give_back(gone)
+        n_freed += store.memory_bytes == (len(x) - 8) * LAYOUT.nbytes
+        kept = np.delete(np.arange(len(x)), slice(N_FIRST + 8, N_FIRST + 16))
+        check(store, ids[kept], x[kept])
+        assert store.stats().n_tensors == len(kept), where
+    assert n_freed > 1  # the others free it when they move
+    gate.set()
 
 
 def test_memory_that_is_free_in_the_middle_of_a_chunk_that_moves_is_counted_once(monkeypatch):
