@@ -243,9 +243,9 @@ def test_many_tensors_that_come_while_a_store_is_made_undo_the_change(monkeypatc
     np.testing.assert_array_equal(store.read(ids[-1]), x[:10])
 
 
-def test_a_thread_that_was_about_to_store_in_the_closed_store_takes_the_new_one(monkeypatch, looks_often):
+def test_a_thread_that_was_about_to_store_in_the_closed_store_takes_the_new_one(monkeypatch):
     store, x, take_in = AutoStore(LAYOUT, decide_after=N_FIRST), game(300), FrameStore.take_in
-    ids, looks = append(store, x[:64]), [lambda: store.look(1.0)]
+    ids, looks = append(store, x[:64]), [lambda: change_codec(store, "zstd:1", 1)]
     store.stats()  # which stores what waits
 
     def late(inner: FrameStore, *arguments: object) -> None:
