@@ -64,6 +64,7 @@ _PARTS = (
     (Part("adapters", 150, ("adapters",)),),
     (Part("ncu", 100, ("profiled",), (*_NCU, "--set", "full", "--launch-count", "8")),),
     (Part("ncu-sass", 60, ("profiled",), (*_NCU, *_SASS, "--launch-count", "2")),),
+    (Part("phases", 60, ("phases",)),),
     (Part("memory", 60, ("memory",)),),
     (
         Part("suite-codecs", 540, ("suite", f"{_TESTS}/codecs", f"{_TESTS}/device")),

@@ -16,10 +16,11 @@ import gpu_first
 import gpu_folder
 import numpy as np
 import pytest
-from gpu_parts import suite
+from gpu_parts import phases, suite
+from obscodec_cupy.device.sources import source
 
 ROOT = Path(__file__).parents[1]
-FAIL, HANGS = ("ncu", "ncu-sass"), "racecheck"
+FAIL, HANGS, SKIPPED = ("ncu", "ncu-sass"), "racecheck", "phases"
 TOOLS = {
     "ncu": "echo 'the profiler fails'; exit 3",
     # The process that it starts must end with it.
@@ -29,7 +30,8 @@ TOOLS = {
         exec "$python" "$@" """,
 }
 PARTS = {
-    *("versions", "codecs", "gather", "times", "adapters", "ncu", "ncu-sass", "memory", "memcheck", "racecheck"),
+    *("versions", "codecs", "gather", "times", "adapters", "ncu", "ncu-sass", "phases"),
+    *("memory", "memcheck", "racecheck"),
     *("suite-codecs", "suite-gather", "suite-frames", "suite-contract", "suite-adapters"),
 }
 
@@ -78,7 +80,8 @@ def test_every_part_has_its_files_though_one_fails_and_one_hangs(
     summary = {about["part"]: about for about in content(results, "summary")}
     assert summary.keys() == PARTS, ended.stderr
     found = {part: content(results, part)["status"] for part in PARTS}
-    assert found == dict.fromkeys(PARTS, "passed") | dict.fromkeys(FAIL, "failed") | {HANGS: "stopped"}, ended.stdout
+    expected = dict.fromkeys(PARTS, "passed") | dict.fromkeys(FAIL, "failed") | {HANGS: "stopped", SKIPPED: "skipped"}
+    assert found == expected, ended.stdout
     assert {part: about["status"] for part, about in summary.items()} == found
     assert all(about["simulated"] for about in summary.values())
     assert all((summary[part]["exit_code"], summary[part]["reason"]) == (3, "the profiler fails") for part in FAIL)
@@ -161,6 +164,35 @@ def test_a_carried_folder_has_all_that_its_tests_import(tmp_path: Path, monkeypa
 
 def test_the_whole_takes_25_minutes_at_most() -> None:
     assert sum(max(part.limit_s for part in group) for group in gpu_first._PARTS) <= 25 * 60
+
+
+def test_the_clock_is_noted_at_the_begin_and_behind_each_barrier() -> None:
+    text = phases.with_stamps(source("gather.cu"))
+    assert re.search(r"scratch\) \{ begin_stamps\(\);\n", text)
+    assert all(f'#line 1 "{name}"' in text for name in phases._FILES.values())
+    assert {*re.findall(r"__sync(?!warp)\w+\(", text)} == {*re.findall(r"#define (__sync\w+\()", text)}
+    with pytest.raises(ValueError, match=r"has 0 kernels"):
+        phases.with_stamps(source("rle.cu"))
+
+
+def test_stamps_become_a_table_of_places_and_of_multiprocessors() -> None:
+    # Two thread blocks on multiprocessor 5, one on 7, one that did not run; barriers at lines 10 and 20 of jump.cuh.
+    first, second = (ord("j") << 16 | line for line in (10, 20))
+    stamps = [
+        [5, 4, 0, 100, first, 130, second, 150, first, 190],
+        [5, 2, 0, 160, first, 200, 0, 0, 0, 0],
+        [7, 2, 0, 7, first, 27, 0, 0, 0, 0],
+        [0] * 10,
+    ]
+    found = phases.rows([np.array(stamps, np.uint64)])
+    cycles = "median_cycles", "p90_cycles", "most_cycles"
+    assert [{name: value for name, value in row.items() if name != "p90_cycles"} for row in found] == [
+        dict(zip(("place", "thread_blocks", "visits_each", *cycles[::2]), row, strict=True))
+        for row in [("begin", 3, 1.0, 0, 0), ("jump.cuh:10", 3, 1.33, 30, 40), ("jump.cuh:20", 1, 1.0, 50, 50)]
+    ] + [
+        {"thread_blocks_of_sm": n, "multiprocessors": 1, "median_cycles": span, "most_cycles": span}
+        for n, span in ((1, 20), (2, 100))
+    ]
 
 
 def test_the_profiler_is_told_the_name_of_a_kernel() -> None:

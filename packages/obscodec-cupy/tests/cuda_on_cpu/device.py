@@ -42,6 +42,7 @@ class SimulatedDevice(Device):
         seed: draws the order of threads, thread blocks and streams; 0 is the plain one.
         eager: work is done as soon as it is queued, for tensors of torch that are on the CPU.
         capacity: bytes of device memory.
+        shared_nbytes: bytes of shared memory of a thread block, static and dynamic.
 
     Attributes:
         free: bytes of it that nobody holds.
@@ -49,8 +50,16 @@ class SimulatedDevice(Device):
 
     made: ClassVar[weakref.WeakSet["SimulatedDevice"]] = weakref.WeakSet()  # those that are there
 
-    def __init__(self, name: str = "cuda:0", seed: int = 0, *, eager: bool = False, capacity: int = 1 << 40) -> None:
-        self._begin(name, 99 << 10)
+    def __init__(
+        self,
+        name: str = "cuda:0",
+        seed: int = 0,
+        *,
+        eager: bool = False,
+        capacity: int = 1 << 40,
+        shared_nbytes: int = 99 << 10,
+    ) -> None:
+        self._begin(name, shared_nbytes)
         self.seed = seed
         self.free = capacity
         self.regions = Regions()

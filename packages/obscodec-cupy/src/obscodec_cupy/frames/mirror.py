@@ -25,7 +25,7 @@ _N_IDS, _N_REFERENCES, _FAILURE, _N_VERSIONS = 3, 7, 8, 10
 
 _LEAST_LISTED: Final = 1 << 8
 _LEAST_ROOM_NBYTES: Final = 1 << 12
-_REFERENCES_NBYTES: Final = 1 << 23  # there is more room for reference frames only if there are more
+_LIKELY_REFERENCES: Final = 8
 
 
 @dataclass(slots=True)
@@ -135,16 +135,16 @@ class Mirror:
     def _reserve(self, tables: Copied, n_items: int) -> None:
         """Have as many rows as the tables of the log, or as ``n_items`` are likely to need."""
         log, nbytes, block_frames, n_blocks = self._log, self._log.frame_nbytes, self._log.block_frames, tables.n_blocks
-        likely = log.first + n_items // block_frames * 5 // 4 + 2 * len(tables.sequences)
+        likely = log.first + n_items // block_frames * 9 // 8 + 2 * len(tables.sequences)
         blocks = self._has_grown("blocks", (2,), np.uint64, n_blocks, likely)
         if self._has_grown("previous", (block_frames,), np.int32, n_blocks, likely) or blocks:
             self._blocks[:] = [self._device.address(self._tables[name]) for name in ("blocks", "previous")]
             log.note_blocks()
             self._known[:, 0] = -1
-        likely = min(len(tables.references), _REFERENCES_NBYTES // nbytes) if log.has_references else 1
+        likely = min(len(tables.references), _LIKELY_REFERENCES) if log.has_references else 1
         if self._has_grown("references", (nbytes,), np.uint8, tables.n_references, likely):
             self._n_references = 0
-        likely = max(_LEAST_LISTED, n_items // 16) if log.depth > 1 else 1
+        likely = max(_LEAST_LISTED, n_items // 64) if log.depth > 1 else 1
         self._has_grown("listed", (log.depth,), np.int32, len(tables.stacks), likely)
         log.note_stacks()  # somebody has asked what changed
         self._n_rows = [len(self._tables[name]) for name in ("previous", "references", "listed")]
