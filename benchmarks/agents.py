@@ -41,7 +41,7 @@ def vizdoom(scenario: str) -> Any:
 
 ENVIRONMENTS = {
     **{game: lambda game=game: atari(game) for game in ("Pong", "MsPacman", "Breakout")},
-    "ViZDoom DefendCenter": lambda: vizdoom("DefendCenter"),
+    "DefendCenter": lambda: vizdoom("DefendCenter"),
 }
 
 

@@ -2,14 +2,14 @@
 
     uv run --group benchmarks benchmarks/memory_table.py
 
-runs each environment with random actions, and compresses what it gives with the codec that ``auto`` chooses. Sizes do
-not depend on the machine. ``--only PART`` measures the environments whose names have this part, and prints them.
+plays each environment, and compresses what it gives with the codec that ``auto`` chooses. Most are played with random
+actions. Four are also played by the agents that ``agents.py`` has trained, if they are there. Sizes do not depend on the
+machine. ``--only PART`` measures the environments whose names have this part, and prints them.
 """
 
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,17 +19,17 @@ import gymnasium as gym
 import numpy as np
 import obscodec
 import typer
+from agents import ENVIRONMENTS, atari, trained, vizdoom
 from gymnasium.wrappers import (
     AddRenderObservation,
-    AtariPreprocessing,
     FrameStackObservation,
     GrayscaleObservation,
+    RecordEpisodeStatistics,
     ResizeObservation,
-    TransformObservation,
 )
 
 RESULTS = Path(__file__).parent / "results" / "memory_table"
-STEPS, N_SAMPLE, SEED = 1_000_000, 5_000, 0
+STEPS, N_SAMPLE, SEED = 1_000_000, 20_000, 0
 GAMES = (
     "Asteroids",
     "BeamRider",
@@ -47,16 +47,17 @@ GAMES = (
     "Tennis",
     "VideoPinball",
 )
-SCREEN = gym.spaces.Box(0, 255, (240, 320, 3), np.uint8)
+SHOOTER = "VizDoom, a room with monsters, 84x84 in colour"
 VECTORS = "CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Pendulum-v1"
 
 
 @dataclass(frozen=True)
 class Row:
-    """An environment, and how to make it."""
+    """An environment, how to make it, and who plays: a trained agent, or a random one if None."""
 
     name: str
     made: Callable[[], Any]
+    agent: Any = None
 
 
 class Noise(gym.Env[Any, Any]):
@@ -78,18 +79,6 @@ class Noise(gym.Env[Any, Any]):
         return self.np_random.integers(256, size=(84, 84), dtype=np.uint8)
 
 
-def atari(game: str) -> Any:
-    """A game in 84x84 grey pixels and stacks of four, as most agents see it."""
-    return FrameStackObservation(AtariPreprocessing(gym.make(f"ALE/{game}-v5", frameskip=1)), 4)
-
-
-def vizdoom() -> Any:
-    """What a camera sees in a room with textured walls."""
-    import_module("vizdoom.gymnasium_wrapper")  # which registers its environments
-    screen = TransformObservation(gym.make("VizdoomMyWayHome-v1", frame_skip=4), lambda seen: seen["screen"], SCREEN)
-    return ResizeObservation(screen, (84, 84))
-
-
 def pixels(name: str, size: int) -> Any:
     """What an environment renders, in colour and as small as agents see it."""
     env = AddRenderObservation(gym.make(name, render_mode="rgb_array"), render_only=True)
@@ -106,11 +95,17 @@ def rows() -> list[Row]:
             "CarRacing, 96x96 in grey, stacks of 4",
             lambda: FrameStackObservation(GrayscaleObservation(gym.make("CarRacing-v3")), 4),
         ),
-        Row("VizDoom, a room with textures, 84x84 in colour", vizdoom),
+        Row("VizDoom, a room with textures, 84x84 in colour", lambda: vizdoom("MyWayHome")),
         Row("CartPole, 64x64 pixels in colour", lambda: pixels("CartPole-v1", 64)),
         Row("Pendulum, 64x64 pixels in colour", lambda: pixels("Pendulum-v1", 64)),
         *(Row(f"{name}, vectors", lambda name=name: gym.make(name)) for name in VECTORS),  # type: ignore[misc]
         Row("noise, 84x84", Noise),
+        Row(SHOOTER, lambda: vizdoom("DefendCenter")),
+        *(
+            Row(f"Atari {name}" if name in GAMES else SHOOTER, made, agent)
+            for name, made in ENVIRONMENTS.items()
+            if (agent := trained(name)) is not None
+        ),
     ]
 
 
@@ -130,19 +125,26 @@ def main(only: Annotated[str, typer.Option(help="A part of the names to measure;
 
 def measured(row: Row) -> dict[str, object]:
     """The sizes of a row."""
-    env = row.made()
+    env = RecordEpisodeStatistics(row.made())
+    act = None if row.agent is None else lambda seen: row.agent.predict(seen)[0]
     try:
-        estimated = obscodec.estimate(env, STEPS, n_sample=N_SAMPLE, seed=SEED)
+        estimated = obscodec.estimate(env, STEPS, n_sample=N_SAMPLE, seed=SEED, policy=act)
     finally:
         env.close()
-    codec = next(iter(estimated.fields.values())).codec
-    print(f"{row.name}: {estimated.nbytes / 1e6:,.0f} MB of {estimated.raw_bytes / 1e6:,.0f}, {codec}")
+    observations = [field for name, field in estimated.fields.items() if name.startswith("observation")]
+    halved = estimated.raw_bytes - sum(field.raw_bytes for field in observations)
+    policy = "random" if row.agent is None else f"PPO after {row.agent.num_timesteps:,} steps"
+    games = f"{np.mean(env.return_queue):.1f}" if env.return_queue else ""
+    print(f"{row.name}, {policy}: {estimated}, {observations[0].codec}")
     return {
         "environment": row.name,
+        "policy": policy,
+        "return": games,
         "raw_mb": f"{estimated.raw_bytes / 1e6:.0f}",
+        "flag_mb": f"{halved / 1e6:.0f}",
         "mb": f"{estimated.nbytes / 1e6:.0f}",
         "ratio": f"{estimated.ratio:.1f}",
-        "codec": codec or "",
+        "codec": observations[0].codec or "",
     }
 
 
@@ -152,17 +154,18 @@ def table(found: list[dict[str, object]]) -> str:
     lines = [
         "# MB per million transitions",
         "",
-        f"{N_SAMPLE:,} transitions with random actions, extrapolated to a million; observation and next observation,",
-        "action and reward included. Written by `uv run --group benchmarks benchmarks/memory_table.py`, with",
-        f"{packages}.",
+        f"What {N_SAMPLE:,} transitions take, extrapolated to a million; observation and next observation, action and",
+        "reward included. `optimize_memory_usage` of Stable-Baselines3 stores each observation once. Returns are the means",
+        "of the games that were played, of a hundred at most. The trained agents learned by `benchmarks/agents.py`.",
+        f"Written by `uv run --group benchmarks benchmarks/memory_table.py`, with {packages}.",
         "",
-        "| environment | uncompressed | obscodec | times smaller | codec |",
-        "| --- | ---: | ---: | ---: | --- |",
+        "| environment | policy | return | uncompressed | `optimize_memory_usage` | obscodec | times smaller | codec |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for of in found:
         codec = f"`{str(of['codec']).replace('|', chr(92) + '|')}`" if of["codec"] else "none"
-        raw, mb = (f"{int(str(of[name])):,}" for name in ("raw_mb", "mb"))
-        lines.append(f"| {of['environment']} | {raw} | {mb} | {of['ratio']} | {codec} |")
+        sizes = " | ".join(f"{int(str(of[name])):,}" for name in ("raw_mb", "flag_mb", "mb"))
+        lines.append(f"| {of['environment']} | {of['policy']} | {of['return']} | {sizes} | {of['ratio']} | {codec} |")
     return "\n".join(lines) + "\n"
 
 
