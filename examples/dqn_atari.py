@@ -34,7 +34,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, TypedDict, TypeVar
+from typing import Annotated, NamedTuple, TypedDict, TypeVar
 
 import ale_py
 import gymnasium as gym
@@ -52,7 +52,7 @@ from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack, VecTransposeImage
 from transitions import STACK, Recorder, add, count_different, fill, recorded
 
-BATCH = 256
+BATCH, MILLION = 256, 1_000_000
 
 T = TypeVar("T")
 
@@ -90,18 +90,31 @@ def new_buffer(size: int, options: Options | None) -> ReplayBuffer:
     return CompressedReplayBuffer(size, observation_space, action_space, "cpu", **options)
 
 
-def resident_bytes(path: Path, size: int, options: Options | None) -> float:
-    """Bytes of resident memory for each transition: the growth of this process while a buffer is filled.
+class Memory(NamedTuple):
+    """What a buffer takes: ``fixed`` bytes, and ``of_each`` for each transition."""
 
-    A small buffer is filled first, so that code which is loaded and compiled once does not count.
-    """
+    fixed: float
+    of_each: float
+
+
+def resident(path: Path, size: int, options: Options | None) -> Memory:
+    """The growth of this process while two buffers are filled, a small one first, and what of it will grow on."""
+    start = resident_now()
     small = new_buffer(BATCH, options)
     fill(small, path)
     small.sample(BATCH)
     before = resident_now()
     buffer = new_buffer(size, options)
     fill(buffer, path)
-    return (resident_now() - before) / buffer.size()
+    end = resident_now()
+    if options is None:
+        of_each = (end - before) / buffer.size()
+    else:
+        large = CompressedReplayBuffer(MILLION, buffer.observation_space, buffer.action_space, "cpu", **options)
+        fill(large, path)  # nothing is allocated ahead
+        large.decide()
+        of_each = (large.stats().projected_bytes or 0) / MILLION
+    return Memory(max(0.0, end - start - of_each * (small.size() + buffer.size())), of_each)
 
 
 def resident_now() -> int:
@@ -141,17 +154,27 @@ def report(path: Path, size: int, options: Options) -> Table:
     """Measure both buffers with the recorded transitions."""
     codec = options.get("codec", "default")
     table = Table("", "SB3's own", f"codec {codec}", "difference", title=f"Replay buffers for {size:,} transitions")
-    stock, ours = (in_fresh_process(resident_bytes, path, size, which) for which in (None, options))
-    table.add_row("resident bytes/transition", f"{stock:,.0f}", f"{ours:,.0f}", difference(stock, ours))
-    for name, (stock, ours) in in_fresh_process(medians_us, path, size, options).items():
-        table.add_row(f"{name}, median", f"{stock:,.0f} µs", f"{ours:,.0f} µs", difference(stock, ours))
+    stock, ours = (in_fresh_process(resident, path, size, which) for which in (None, options))
+    add_row(table, "resident memory, MB", stock.fixed + size * stock.of_each, ours.fixed + size * ours.of_each, 1e6)
+    add_row(table, "of which fixed, MB", stock.fixed, ours.fixed, 1e6)
+    add_row(table, "of each transition, bytes", stock.of_each, ours.of_each)
+    of_million = (memory.fixed + MILLION * memory.of_each for memory in (stock, ours))
+    add_row(table, "a million transitions, MB", next(of_million), next(of_million), 1e6)
+    for name, medians in in_fresh_process(medians_us, path, size, options).items():
+        add_row(table, f"{name}, median, µs", *medians)
     return table
+
+
+def add_row(table: Table, name: str, stock: float, ours: float, unit: float = 1) -> None:
+    """A row with both figures in a unit of so many."""
+    texts = [f"{x / unit:,.0f}" if x >= 10 * unit else f"{x / unit:,.1f}" for x in (stock, ours)]
+    table.add_row(name, *texts, difference(stock, ours))
 
 
 def difference(stock: float, ours: float) -> str:
     """By which factor ours is more or less."""
     if min(stock, ours) <= 0:
-        return "too little to tell"
+        return ""
     return f"{stock / ours:.1f}x less" if ours < stock else f"{ours / stock:.1f}x more"
 
 
