@@ -71,7 +71,7 @@ newer:
     sed -n '/^constraint-dependencies/,/^]/s/^    "\(.*==.*\)",$/\1/p' pyproject.toml | sort > build/tested.txt
     sed 's/==.*//' build/tested.txt | uv pip compile --no-config --quiet --no-header --no-annotate --no-deps \
         --python-version 3.11 - | sort > build/newest.txt
-    diff build/tested.txt build/newest.txt && echo "All are the newest ones"
+    if diff build/tested.txt build/newest.txt; then echo "All are the newest ones"; fi
 
 # Whether each Python on each platform has a wheel of everything that `uv run pytest` and the examples install.
 platforms:
