@@ -17,7 +17,7 @@ with_stock_sb3 := "test_replay_buffer.py test_other_buffers.py test_direct_add.p
 with_stock_torchrl := "test_storage.py test_buffers.py test_persistence.py test_options.py test_properties.py"
 
 # All that CI checks, the cheapest first.
-check: lint types imports rooms site platforms sdists alone example oldest oldest-torchrl oldest-core newest-core test slow (upstream "-k" "delta-rle")
+check: lint types imports rooms site platforms sdists release-check alone example oldest oldest-torchrl oldest-core newest-core test slow (upstream "-k" "delta-rle")
 
 # What a developer waits for: style, and the tests that should notice all mutants; some minutes.
 quick: lint
@@ -48,6 +48,31 @@ rooms:
 site:
     uv run --isolated --only-group docs mkdocs build --strict --site-dir build/site
 
+# The site of a version, as a commit on the branch gh-pages: `latest` is the last release, `dev` is main; `--push` pushes it.
+site-version version *options:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    mike() { uv run --isolated --only-group docs mike "$@"; }
+    version={{ quote(version) }}
+    if [ "$version" = dev ]; then
+        mike deploy {{ options }} dev
+        mike list latest > /dev/null 2>&1 || mike set-default {{ options }} dev
+    else
+        number=${version#v}
+        mike deploy {{ options }} --update-aliases --title "$number" "${number%.*}" latest
+        mike set-default {{ options }} latest
+    fi
+
+# Which of the versions that are tested, `constraint-dependencies`, have newer ones.
+newer:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    mkdir -p build
+    sed -n '/^constraint-dependencies/,/^]/s/^    "\(.*==.*\)",$/\1/p' pyproject.toml | sort > build/tested.txt
+    sed 's/==.*//' build/tested.txt | uv pip compile --no-config --quiet --no-header --no-annotate --no-deps \
+        --python-version 3.11 - | sort > build/newest.txt
+    if diff build/tested.txt build/newest.txt; then echo "All are the newest ones"; fi
+
 # Whether each Python on each platform has a wheel of everything that `uv run pytest` and the examples install.
 platforms:
     #!/usr/bin/env bash
@@ -76,6 +101,19 @@ build:
 sdists: build
     uv run --isolated --no-project $(printf -- "--with %s " dist/*.tar.gz) python -c \
         "import obscodec, obscodec_cupy, obscodec_sb3, obscodec_torchrl; print(obscodec.RingBuffer.__name__)"
+
+# Before a release: `dist` has what a tag would publish. A tag is vVERSION; without one, CHANGELOG.md may say Unreleased.
+release-check tag="": build
+    #!/usr/bin/env bash
+    set -euo pipefail
+    python3 .ci/release.py check {{ tag }}
+    uv run --isolated --only-group release twine check --strict dist/*
+    uv venv --quiet --clear build/release
+    uv pip install --quiet --no-config --no-sources --python build/release dist/*.whl
+    uv pip check --quiet --python build/release
+    version=$(ls dist/obscodec-*.tar.gz | sed 's/.*obscodec-\(.*\)\.tar\.gz/\1/')
+    cd build && release/bin/python ../.ci/smoke.py "$version"
+    echo "dist can be released as $version"
 
 # It is one environment that changes, so that numba compiles the kernels of the core once.
 # What an installation of one package can do: in an environment that has only its wheel and its dependencies, the examples

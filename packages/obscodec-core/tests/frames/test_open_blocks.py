@@ -1,7 +1,10 @@
 """Open blocks, as a FrameStore shows them: one for each sequence, with the frames that new ones are compared with."""
 
 import copy
+import ctypes
+import mmap
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -52,3 +55,32 @@ def test_a_rebuilt_store_fills_its_open_blocks_as_before(codec: str, rebuild) ->
         np.testing.assert_array_equal(one.read(ids), frames)
         np.testing.assert_array_equal(one.read(added[0]), more)
     assert rebuilt.stats().live_bytes == store.stats().live_bytes
+
+
+def resident_bytes(memory: np.ndarray, page_nbytes: int) -> int:
+    """Bytes of the pages of some size, counted from the begin of a chunk, of which any byte is in memory."""
+    libc, n = ctypes.CDLL(None, use_errno=True), -(-len(memory) // mmap.PAGESIZE)
+    found = np.zeros(n, np.uint8)
+    address = ctypes.c_void_p(memory.ctypes.data)
+    assert libc.mincore(address, ctypes.c_size_t(len(memory)), ctypes.c_void_p(found.ctypes.data)) == 0
+    pages = np.flatnonzero(found & 1) * mmap.PAGESIZE // page_nbytes
+    return len(np.unique(pages)) * page_nbytes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mincore tells which pages are in memory")
+@pytest.mark.parametrize("codec", ["delta-rle", "raw"])
+@pytest.mark.parametrize("page_nbytes", [4096, 16384, 65536])
+def test_open_blocks_count_whole_pages(page_nbytes, codec, monkeypatch):
+    """Three chunks of each sequence end in the middle of a page, which can have 64 KiB on Arm."""
+    n_sequences, store = 5, FrameStore(Layout((40, 40), np.uint8), codec=codec)
+    opened = store.log.open
+    for seed in range(3):
+        frames = np.random.default_rng(seed).integers(256, size=(n_sequences, 40, 40), dtype=np.uint8)
+        store.append(frames, np.arange(n_sequences))
+        others = opened.rows.nbytes + opened.queue.nbytes + opened.leaving.nbytes
+        chunks = [memory for parts in opened._memories for memory in parts if len(memory)]
+        taken = sum(resident_bytes(chunk, page_nbytes) for chunk in chunks)
+        with monkeypatch.context() as patched:
+            patched.setattr(mmap, "PAGESIZE", page_nbytes)
+            assert taken <= opened.memory_bytes - others <= taken + n_sequences * page_nbytes
+            assert store.memory_bytes >= taken

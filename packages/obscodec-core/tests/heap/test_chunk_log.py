@@ -3,6 +3,7 @@
 import mmap
 
 import numpy as np
+import pytest
 from obscodec.heap.chunk_log import ChunkLog
 from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
@@ -31,6 +32,19 @@ def test_pages_that_are_never_written_do_not_count() -> None:
     for number, end in zip((1, 2), ends[:2], strict=True):
         assert 0 <= log.chunks[number].nbytes - end < mmap.PAGESIZE
     assert log.reserved_bytes == sum(chunk.nbytes for chunk in log.chunks.values())
+
+
+@pytest.mark.parametrize("page_nbytes", [4096, 16384, 65536])
+def test_the_newest_chunk_counts_in_whole_pages(page_nbytes, monkeypatch) -> None:
+    monkeypatch.setattr(mmap, "PAGESIZE", page_nbytes)
+    log = ChunkLog(None, new_chunk)
+    for n_bytes, n_pages in ((100, 1), (page_nbytes - 100, 1), (1, 2)):
+        written(log, [n_bytes])
+        assert log.memory_bytes == n_pages * page_nbytes
+    scarce = ChunkLog(70_000, new_chunk)  # less than a page more than its first chunk
+    written(scarce, [65_000])
+    written(scarce, [4_000])
+    assert 69_000 <= scarce.memory_bytes <= scarce.reserved_bytes <= 70_000
 
 
 def test_a_recount_follows_the_table_of_slots() -> None:

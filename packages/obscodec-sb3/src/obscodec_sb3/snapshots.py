@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import gymnasium
 from obscodec import DTypeError, Snapshot, SnapshotError, SpecError
 from obscodec.arguments import as_count, check_kind, kind_of
+from obscodec.runtime import patiently, sync
 from obscodec.snapshots import OpenGeneration, named
 from obscodec.state import State, number_of
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -101,8 +102,8 @@ class SnapshotCallback(CheckpointCallback):
         unfinished = Path(folder, f"unfinished-{name}")
         save(os.fspath(unfinished))
         with unfinished.open("rb+") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+            sync(file.fileno())
+        patiently(unfinished.replace, path)
         if self.verbose >= 2:
             self.logger.info(f"Saved {path}")
 

@@ -10,7 +10,7 @@ from typing import cast
 
 from obscodec.arguments import as_nbytes, check_kind, warn
 from obscodec.errors import HeapFull, LimitTooLow, SpecError
-from obscodec.runtime import free_memory, is_memory_error
+from obscodec.runtime import folder_path, free_memory, is_memory_error
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
@@ -59,7 +59,7 @@ class Memory:
             raise SpecError("a GPU reads blocks in pinned memory, which can't move to a file: leave spill or heap out")
         folder = Path(cast("str | os.PathLike[str]", spill))
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder_path(folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             text = f"spill must be a folder, and {str(folder)!r} can't be made: {error.strerror}"
             raise type(error)(error.errno, f"{text}; name another one") from error

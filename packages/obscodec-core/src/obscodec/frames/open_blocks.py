@@ -9,7 +9,7 @@ from obscodec.frames.kernels import sequences as field
 from obscodec.frames.kernels.append import OpenTables
 from obscodec.frames.kernels.queue import Queue, write_content
 from obscodec.layout import Rows
-from obscodec.runtime import new_chunk, new_table
+from obscodec.runtime import in_pages, new_chunk, new_table
 from obscodec.segments import Bytes, Ints, Segments, segments_of
 from obscodec.state import State, array_of, check_range
 from obscodec.streams import MAX_REFERENCES, runs_bound
@@ -84,9 +84,13 @@ class OpenBlocks:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the open blocks, the queue and the recent frames."""
-        recent_nbytes = int(self.rows[:, field.N_RECENT].sum()) * self.nbytes
-        return recent_nbytes + self._content_nbytes + self.rows.nbytes + self.queue.nbytes + self.leaving.nbytes
+        """Memory of the open blocks and the recent frames, in whole pages, and of the queues."""
+        written = self.rows[:, [field.RUNS_NBYTES, field.LITERALS_NBYTES, field.N_RECENT]]
+        written[:, 2] *= self.nbytes
+        tried = [int(self.patches), 1, 1]  # the first patch of a block is written before a better one may replace it
+        return (
+            int(in_pages(np.maximum(written, tried)).sum()) + self.rows.nbytes + self.queue.nbytes + self.leaving.nbytes
+        )
 
     @property
     def n_frames(self) -> int:

@@ -4,7 +4,6 @@ Streams are written to the end of the newest chunk, and never changed. A stream 
 log counts dead bytes, and releases a chunk that has no live stream left. A chunk that is full can move to a file.
 """
 
-import mmap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import HeapFull
-from obscodec.runtime import MappedFile, is_in_file, new_chunk
+from obscodec.runtime import MappedFile, in_pages, is_in_file, new_chunk
 from obscodec.segments import Bytes, Ints, Segments
 
 MIN_CHUNK_NBYTES = 1 << 16
@@ -223,8 +222,10 @@ class ChunkLog:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of memory that chunks take: those of the system's memory as far as they are written."""
-        return self.reserved_bytes - (self.room_bytes if self.allocate is new_chunk else 0)
+        """Bytes of memory that chunks take: those of the system's memory as far as their pages are written."""
+        chunk = self.chunks.get(self.newest)
+        unwritten = max(0, chunk.nbytes - in_pages(chunk.end)) if chunk and self.allocate is new_chunk else 0
+        return self.reserved_bytes - unwritten
 
     @property
     def room_bytes(self) -> int:
@@ -275,7 +276,7 @@ class ChunkLog:
         fillable = _MAX_CHUNK_STREAMS * (self.live_bytes // max(1, self.n_streams) + 1)
         nbytes = max(min(self.live_bytes // 32, fillable), wanted, _MIN_CHUNK_STREAMS * least, MIN_CHUNK_NBYTES)
         nbytes = max(min(nbytes, _MAX_CHUNK_NBYTES), least)
-        nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        nbytes = in_pages(nbytes)
         if self.max_bytes is not None and self.reserved_bytes + nbytes > self.max_bytes + above:
             nbytes = self.max_bytes + above - self.reserved_bytes
             if nbytes < max(least, 1):
@@ -294,7 +295,7 @@ class ChunkLog:
         """Do not count the pages at the end of a chunk that will never be written: they take no memory."""
         chunk = self.chunks.get(number)
         if chunk is not None and self.allocate is new_chunk and not chunk.is_spilled:
-            before, chunk.nbytes = chunk.nbytes, min(chunk.nbytes, -(-chunk.end // mmap.PAGESIZE) * mmap.PAGESIZE)
+            before, chunk.nbytes = chunk.nbytes, min(chunk.nbytes, in_pages(chunk.end))
             self.reserved_bytes -= before - chunk.nbytes
 
     def _new_memory(self, nbytes: int, least: int) -> tuple[Bytes, int]:
@@ -303,7 +304,7 @@ class ChunkLog:
             try:
                 return self.allocate(nbytes), nbytes
             except HeapFull:
-                if nbytes <= max(least, mmap.PAGESIZE):
+                if nbytes <= max(least, in_pages(1)):
                     raise
                 nbytes = max(nbytes // 2, least)
 

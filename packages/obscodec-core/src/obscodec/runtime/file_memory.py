@@ -9,6 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from obscodec.errors import SnapshotError
+from obscodec.runtime.disk import folder_path
 from obscodec.segments import Bytes
 
 
@@ -22,7 +23,7 @@ def in_file(content: Bytes, folder: str) -> Bytes:
         OSError: the disk is full or refuses, or there is no such folder; the text says what to do.
     """
     try:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        with tempfile.TemporaryFile(dir=folder_path(folder), buffering=0) as file:
             rest = content.data
             while rest:
                 rest = rest[file.write(rest) :]

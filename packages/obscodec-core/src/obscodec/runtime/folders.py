@@ -19,4 +19,4 @@ def temporary_folder() -> Iterator[Path]:
         yield folder
     finally:
         if os.getpid() == maker:
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)  # Windows removes no file that is mapped

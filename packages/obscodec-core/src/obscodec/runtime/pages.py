@@ -10,9 +10,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.segments import Bytes
+from obscodec.segments import Bytes, Ints
 
 T = TypeVar("T", bound=np.generic)
+N = TypeVar("N", int, Ints)
 _HUGE_PAGE_NBYTES = 1 << 21
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _malloc_trim = getattr(_libc, "malloc_trim", None)
@@ -45,6 +46,11 @@ def new_huge_chunk(nbytes: int) -> Bytes:
 def new_table(shape: tuple[int, ...], dtype: type[T]) -> npt.NDArray[T]:
     """An array of zeros, one or more, in a chunk: rows that were never written take no memory."""
     return new_chunk(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+
+
+def in_pages(nbytes: N) -> N:
+    """Bytes of the pages in which the first ``nbytes`` of a chunk lie: the memory that they take. An array has many."""
+    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 def doubled(table: npt.NDArray[T]) -> npt.NDArray[T]:

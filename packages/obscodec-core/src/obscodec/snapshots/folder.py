@@ -8,12 +8,14 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import xxhash
 
 from obscodec.errors import SnapshotError
+from obscodec.runtime import folder_path, patiently, sync
 
 FORMAT: Final = "obscodec snapshot"
 VERSION: Final = 1
@@ -26,6 +28,7 @@ _NAMES: Final = {
     "segment": re.compile(r"(blocks|pages)-\d{8,12}-\d{4,8}\.segment"),
     "unfinished": re.compile(r"unfinished-\d{8,12}\.json"),
 }
+_OF_SYSTEM: Final = {".ds_store", "._.ds_store", "desktop.ini", "thumbs.db"}  # macOS and Windows write them anywhere
 _PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 Manifest = dict[str, Any]  # JSON values
@@ -43,7 +46,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()  # wherever the process goes meanwhile
+        self.path = folder_path(path)
 
     def generations(self) -> dict[int, str]:
         """The numbers of the generations, rising, and the names of their manifests; an error if there is no folder."""
@@ -60,7 +63,7 @@ class Folder:
             raise SnapshotError(f"{self.path} is a file: name a new or an empty folder")
         if not self.path.exists():
             self.path.mkdir(parents=True, exist_ok=True)
-        others = [name for name in self._names() if not _is_ours(name)]
+        others = [name for name in self._names() if not _is_ours(name) and name.lower() not in _OF_SYSTEM]
         if others and not self.generations():
             raise SnapshotError(f"{self.path} has other files, such as {others[0]!r}: name a new or an empty folder")
 
@@ -70,7 +73,12 @@ class Folder:
         with (self.path / name).open("xb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
+
+    def new_segment(self, kind: str, number: int) -> str:
+        """A name for another segment file of a generation, which no file has."""
+        names = (f"{kind}-{number:08}-{k:04}.segment" for k in count())
+        return next(name for name in names if not (self.path / name).exists())
 
     def write_manifest(self, number: int, manifest: Manifest) -> str:
         """Write the manifest of a generation whose files are on the disk; its name."""
@@ -80,12 +88,15 @@ class Folder:
             file.write(content)
         self._sync()  # the names of the other files
         name = f"generation-{number:08}-{xxhash.xxh3_64_hexdigest(content)}.json"
-        (self.path / unfinished).replace(self.path / name)
+        patiently((self.path / unfinished).replace, self.path / name)
         self._sync()
         return name
 
     def remove_all_but(self, manifests: Iterable[str]) -> None:
-        """Remove the files that no manifest of these names needs, and what a killed writer left."""
+        """Remove the files that no manifest of these names needs, and what a killed writer left.
+
+        What the system refuses to remove, as Windows does while a file is open or mapped, is left for the next writer.
+        """
         needed = set(manifests)
         try:
             for manifest in map(self.read_manifest, list(needed)):
@@ -94,14 +105,23 @@ class Folder:
             return  # nobody knows what a damaged one needs
         for name in sorted(self._names(), key=lambda name: not _MANIFEST.fullmatch(name)):  # manifests first
             if _is_ours(name) and name not in needed:
-                with suppress(OSError):  # the next writer tries again
-                    (self.path / name).unlink()
+                try:
+                    (self.path / name).unlink(missing_ok=True)
+                except OSError:
+                    if _MANIFEST.fullmatch(name):
+                        return  # it needs its files
 
     def remove(self, number: int) -> None:
-        """Remove all files that were written for a generation, if there are any; its manifest first."""
+        """Remove all files that were written for a generation, if there are any; its manifest first.
+
+        A segment file that is mapped stays, on Windows: :meth:`new_segment` leaves its name out.
+        """
         for name in sorted(filter(_is_ours, self._names()), key=lambda name: not _MANIFEST.fullmatch(name)):
-            if _number(name) == number:
-                (self.path / name).unlink(missing_ok=True)
+            if _number(name) == number and _NAMES["segment"].fullmatch(name):
+                with suppress(PermissionError):
+                    (self.path / name).unlink(missing_ok=True)
+            elif _number(name) == number:
+                patiently((self.path / name).unlink, True)  # missing_ok
 
     def read_manifest(self, name: str) -> Manifest:
         """A manifest that is intact, of the generation that its name says, and of no newer version."""
@@ -160,7 +180,7 @@ class Folder:
         if os.name == "posix":
             folder = os.open(self.path, os.O_RDONLY)
             try:
-                os.fsync(folder)
+                sync(folder)
             finally:
                 os.close(folder)
 

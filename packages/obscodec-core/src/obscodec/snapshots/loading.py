@@ -155,8 +155,8 @@ def load(
         mmap: leave blocks in their files until they are read or overwritten, so that this returns at once. Their
             checksums are not checked then: ``obscodec inspect`` does that. Files under 4 MiB are read and checked all
             the same. Nobody may shorten or overwrite a file meanwhile, as ``cp`` and ``rsync --inplace`` do; removing
-            or replacing it does no harm. A read of a shortened file raises SnapshotError; if it is shortened during
-            that read, the system ends the process (SIGBUS).
+            or replacing it does no harm, and Windows refuses it as long as the buffer is there. A read of a shortened
+            file raises SnapshotError; if it is shortened during that read, the system ends the process (SIGBUS).
         salvage: load what is intact of a damaged snapshot, whose ``blocks-*.segment`` may be damaged or missing;
             without ``generation``, of the last generation whose other files are intact.
         max_bytes: the limit of the buffer's memory, in place of the one that it was saved with.

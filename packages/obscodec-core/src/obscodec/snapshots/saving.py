@@ -15,7 +15,7 @@ from obscodec.arguments import as_count, as_option, kind_of, says_arguments
 from obscodec.arrays import TensorArray
 from obscodec.buffers import Prioritized, RingBuffer
 from obscodec.errors import DTypeError
-from obscodec.runtime import Background, Job, says_errors, says_memory_error
+from obscodec.runtime import Background, Job, patiently, says_errors, says_memory_error
 from obscodec.snapshots.folder import Folder, hash_of
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.saved import LOADED, MADE, Saved
@@ -117,7 +117,7 @@ class Snapshot:
             number = 1 + self._folder.highest_number()
         staying = before_generation(self._folder, self._known, number)
         for manifest in {*self._folder.generations().values()} - {*staying.values()}:
-            (self._folder.path / manifest).unlink()  # the next writer removes its files
+            patiently((self._folder.path / manifest).unlink)  # the next writer removes its files
         return number
 
     @says_memory_error

@@ -150,15 +150,14 @@ class _Writer:
         streams = Segments.joined(parts or [Segments.of([])])
         order = np.lexsort((streams.offsets, streams.which))  # as they lie in memory
         where, ends = np.empty((2, len(streams)), np.int64), np.cumsum(streams.lengths[order])
-        first = n_files = 0
+        first = 0
         while first < len(streams):
             begin = int(ends[first] - streams.lengths[order[first]])
             last = max(first + 1, int(np.searchsorted(ends, begin + _SEGMENT_NBYTES, side="right")))
             at = order[first:last]
-            where[FILE, at], where[OFFSET, at] = self._write(
-                f"{kind}-{self._number:08}-{n_files:04}.segment", streams.take(at)
-            )
-            first, n_files = last, n_files + 1
+            name = self._folder.new_segment(kind, self._number)
+            where[FILE, at], where[OFFSET, at] = self._write(name, streams.take(at))
+            first = last
         for (_, places), at, found in zip(
             groups.values(), new, np.split(where, np.cumsum([*map(len, new)]), axis=1)[:-1], strict=True
         ):
