@@ -25,7 +25,6 @@ from obscodec_sb3 import (
 )
 from stable_baselines3 import DQN, PPO, HerReplayBuffer
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv, SimpleMultiObsEnv
 
 IMAGES = spaces.Box(0, 255, (4, 40, 40), np.uint8)
@@ -207,14 +206,6 @@ def test_an_argument_of_an_algorithm_names_it():
 
 def algorithm(kind, of, buffer_class, **options):
     return kind("MlpPolicy", "CartPole-v1", **{f"{of}_buffer_class": buffer_class, f"{of}_buffer_kwargs": options})
-
-
-def test_an_estimate_takes_no_vector_of_stable_baselines3():
-    text = (
-        "env must be an environment of Gymnasium, got DummyVecEnv of Stable-Baselines3: pass one environment with the "
-        "wrappers of the training"
-    )
-    refused(obscodec.DTypeError, text, obscodec.estimate, make_vec_env("CartPole-v1"))
 
 
 @pytest.mark.parametrize("buffer_class", [CompressedReplayBuffer, CompressedRolloutBuffer])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ import obscodec
 import pytest
 from new_python import run_obscodec, run_python
 from obscodec import Field, FrameStack, RingBuffer
+from obscodec.buffers import in_units
 from obscodec.cli.doctor import command
 from obscodec.cli.doctor.report import COLUMNS, TABLE_OF_COSTS, Report
 from obscodec.cli.doctor.sources import read
-from obscodec.cli.doctor.trials import examine
+from obscodec.cli.doctor.trials import MILLION, examine
 from rich.console import Console
 
 N = 300
@@ -96,10 +98,13 @@ def test_the_memory_is_that_of_a_buffer_and_one_figure(report, frames):
     )
     assert f"Recommended: delta-rle|lz4:6, {why}. In blocks of 16 frames, a {takes}." in lines
     assert f"{best.item_bytes / 1000:.3f}" in next(line for line in lines if "delta-rle|lz4:6" in line).split()
-    assert lines[-1] == (
-        f"A million transitions take {best.item_bytes / 1000:.3g} GB; this includes the next observations of frames, "
-        "which share the frames."
+    least, most = (MILLION * of for of in report.bounds)
+    assert 0.8 * best.item_bytes < report.bounds[0] <= best.item_bytes <= report.bounds[1] < 1.2 * best.item_bytes
+    assert lines[-2] == (
+        f"A million transitions take {in_units(MILLION * best.item_bytes)}, {in_units(least)} to {in_units(most)} by "
+        "parts of the data; this includes the next observations of frames, which share the frames."
     )
+    assert re.fullmatch(r"This machine has [\d.]+ [MGT]B free: the full buffer fits\.", lines[-1])
 
 
 def test_nothing_is_cut_at_60_columns(report):
@@ -211,7 +216,7 @@ def test_an_environment_in_its_wrappers():
     observation = found["fields"][0]
     assert (observation["shape"], observation["frame_stack"]) == ([4, 84, 84], {"depth": 4, "axis": 0})
     names = {}
-    exec(found["paste"]["RingBuffer"], names)
+    exec(found["paste"]["RingBuffer"].replace("1_000_000", "100"), names)
     assert names["fields"]["observation"] == Field(
         (4, 84, 84), "uint8", "delta-rle|lz4:6", frame_stack=FrameStack(4, 0)
     )
@@ -230,8 +235,8 @@ LOCAL = (
     "install that"
 )
 IS_DATA = (
-    "is data, --wrapper and --stack are for environments: leave them out; stacks take as much as their frames, each of "
-    "which a buffer stores once"
+    "is data, --wrapper, --stack and --n-envs are for environments: leave them out; stacks take as much as their "
+    "frames, each of which a buffer stores once"
 )
 
 

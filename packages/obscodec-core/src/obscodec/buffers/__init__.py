@@ -5,10 +5,10 @@ Steps, episodes, capacity and memory limits are decided here. A buffer never kno
 
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.drawing import Prioritized, TorchBatch
-from obscodec.buffers.estimates import estimate
-from obscodec.buffers.exploration import leaves, random_steps
+from obscodec.buffers.estimates import estimate, part_ends, spread
+from obscodec.buffers.exploration import is_vec_env, leaves, n_envs_of, play
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
-from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
+from obscodec.buffers.memory import LOOK_EVERY, Memory, fit, in_units, making_room
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.ring import RingBuffer
@@ -27,7 +27,13 @@ __all__ = [
     "RingBuffer",
     "TorchBatch",
     "estimate",
+    "fit",
+    "in_units",
+    "is_vec_env",
     "leaves",
     "making_room",
-    "random_steps",
+    "n_envs_of",
+    "part_ends",
+    "play",
+    "spread",
 ]

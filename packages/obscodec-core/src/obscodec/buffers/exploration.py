@@ -1,15 +1,16 @@
 """Steps of an environment, to measure how its data compress."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import kind_of
-from obscodec.errors import DTypeError
+from obscodec.errors import DTypeError, ShapeError
 
 Array = npt.NDArray[np.generic]
+Policy = Callable[[Any], npt.ArrayLike]
 OBSERVATION, NEXT = "observation", "next observation"
 
 
@@ -18,49 +19,106 @@ def is_space(x: object) -> bool:
     return hasattr(x, "sample") and hasattr(x, "contains") and not hasattr(x, "step")
 
 
+def is_vec_env(x: object) -> bool:
+    """Whether ``x`` is a vector of Stable-Baselines3, whose methods have other arguments and results."""
+    return hasattr(x, "env_method")
+
+
 def n_envs_of(env: object) -> int:
     """How many environments step together; 1 for a space. DTypeError if it is neither."""
+    wanted = "env must be an environment or a space of Gymnasium, or a vector of environments"
     if isinstance(env, str):
-        raise DTypeError(f"env must be an environment or a space of Gymnasium, got {env!r}: pass gym.make({env!r})")
+        raise DTypeError(f"{wanted}, got {env!r}: pass gym.make({env!r})")
     if not is_space(env) and not all(hasattr(env, name) for name in ("reset", "step", "action_space")):
-        raise DTypeError(f"env must be an environment or a space of Gymnasium, got {kind_of(env)}")
-    if hasattr(env, "env_method"):  # its methods have other arguments and results
-        raise DTypeError(
-            f"env must be an environment of Gymnasium, got {kind_of(env)} of Stable-Baselines3: pass one environment "
-            "with the wrappers of the training"
-        )
+        raise DTypeError(f"{wanted}, got {kind_of(env)}")
     return int(getattr(env, "num_envs", 1))
 
 
-def random_steps(env: Any, n: int, seed: int | None = 0) -> Iterator[dict[str, Array]]:
-    """``n`` steps with random actions; of a space alone, ``n`` random observations. ``seed`` seeds both.
+def play(env: Any, n: int, seed: int | None = 0, policy: Policy | None = None) -> Iterator[dict[str, Array]]:
+    """``n`` steps of a policy, or with random actions; of a space alone, ``n`` random observations.
+
+    ``seed`` seeds the environment and the random actions.
 
     Yields:
         For each step the arrays ``[n_envs, *shape]`` of a transition, by name. A dictionary or a tuple of observations
         becomes several, such as ``"observation.image"``.
     """
     if is_space(env):
-        env.seed(seed)
-        before = env.sample()
-        for _ in range(n):
-            after = env.sample()
-            yield _transition({OBSERVATION: before, NEXT: after}, is_vector=False)
-            before = after
+        yield from _noise(env, n, seed)
         return
-    is_vector = hasattr(env, "num_envs")
+    is_vector, step = hasattr(env, "num_envs"), _vec_env_step if is_vec_env(env) else _step
     env.action_space.seed(seed)
-    before, _ = env.reset(seed=seed)
+    if is_vec_env(env):
+        env.seed(seed)
+        observation = env.reset()
+    else:
+        observation, _ = env.reset(seed=seed)
     for _ in range(n):
-        action = env.action_space.sample()
-        after, reward, terminated, truncated, _ = env.step(action)
-        values = {"action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
-        yield _transition({OBSERVATION: before, NEXT: after, **values}, is_vector=is_vector)
-        before = env.reset()[0] if not is_vector and (terminated or truncated) else after  # a vector resets itself
+        action = _random_action(env) if policy is None else _action(policy, observation, n_envs_of(env), is_vector)
+        before = dict(leaves(OBSERVATION, observation))  # a copy: the environment may write into its arrays
+        observation, values = step(env, action)
+        arrays = before | {name: array for part, value in values.items() for name, array in leaves(part, value)}
+        yield arrays if is_vector else {name: array[None] for name, array in arrays.items()}
 
 
-def _transition(values: Mapping[str, Any], *, is_vector: bool) -> dict[str, Array]:
-    arrays = dict(leaf for part, value in values.items() for leaf in leaves(part, value))
-    return arrays if is_vector else {name: array[None] for name, array in arrays.items()}
+def _noise(space: Any, n: int, seed: int | None) -> Iterator[dict[str, Array]]:
+    space.seed(seed)
+    before = space.sample()
+    for _ in range(n):
+        after = space.sample()
+        yield {name: of[None] for part in ((OBSERVATION, before), (NEXT, after)) for name, of in leaves(*part)}
+        before = after
+
+
+def _step(env: Any, action: Any) -> tuple[Any, dict[str, Any]]:
+    """The observation to go on with, and the transition without its first observation."""
+    after, reward, terminated, truncated, _ = env.step(action)
+    values = {NEXT: after, "action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
+    is_over = not hasattr(env, "num_envs") and (terminated or truncated)  # a vector resets itself
+    return env.reset()[0] if is_over else after, values
+
+
+def _vec_env_step(env: Any, action: Any) -> tuple[Any, dict[str, Any]]:
+    """The same of a vector of Stable-Baselines3, whose infos have the last observations of episodes."""
+    following, reward, done, infos = env.step(action)
+    truncated = done & np.array([bool(info.get("TimeLimit.truncated")) for info in infos])
+    after = dict(leaves(NEXT, following))
+    for k in np.flatnonzero(done):
+        for name, last in leaves(NEXT, infos[k]["terminal_observation"]):
+            after[name][k] = last
+    return following, {
+        **after,
+        "action": action,
+        "reward": reward,
+        "terminated": done & ~truncated,
+        "truncated": truncated,
+    }
+
+
+def _random_action(env: Any) -> Any:
+    sample = env.action_space.sample
+    return np.stack([sample() for _ in range(env.num_envs)]) if is_vec_env(env) else sample()
+
+
+def _action(policy: Policy, observation: Any, n_envs: int, is_vector: bool) -> Any:
+    """What a policy does. ShapeError if it returns no batch of actions."""
+    actions = policy(observation if is_vector else _batched(observation))
+    wanted = f"policy must return an array of actions, [{n_envs}, ...], for a batch of {n_envs} observations"
+    if isinstance(actions, tuple):
+        raise ShapeError(f"{wanted}, got a tuple: pass lambda observations: model.predict(observations)[0]")
+    actions = np.asarray(actions)
+    if actions.shape[:1] != (n_envs,):
+        raise ShapeError(f"{wanted}, got shape {actions.shape}")
+    return actions if is_vector else actions[0]
+
+
+def _batched(observation: Any) -> Any:
+    """An observation as a batch of one."""
+    if isinstance(observation, tuple):
+        return tuple(map(_batched, observation))
+    if isinstance(observation, Mapping):
+        return {key: _batched(part) for key, part in observation.items()}
+    return np.asarray(observation)[None]
 
 
 def leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:

@@ -181,6 +181,17 @@ def making_room(n_steps: Callable[[], int]) -> Iterator[None]:
         ) from error
 
 
+def fit(least: float, most: float, free: int | None) -> str:
+    """Whether a buffer that takes ``least`` to ``most`` bytes fits into ``free`` ones, in words; "" if nobody knows."""
+    if free is None:
+        return ""
+    there = f"This machine has {in_units(free)} free"
+    if most <= free:
+        return f"{there}: the full buffer fits"
+    does = "does not fit" if least > free else "may not fit"
+    return f"{there}: the full buffer {does}, make it smaller, or pass max_bytes, with spill=folder"
+
+
 def in_units(nbytes: float) -> str:
     """A number of bytes for a reader.
 

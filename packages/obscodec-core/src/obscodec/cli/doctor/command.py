@@ -17,7 +17,8 @@ from obscodec.errors import ObscodecError
 from obscodec.stores import StoreOptions
 
 _SOURCE = (
-    "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; a file .npy, .npz or .hdf5, or a folder of zarr, "
+    "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; module:function, which makes one or a vector of "
+    "Stable-Baselines3; a file .npy, .npz or .hdf5, or a folder of zarr, "
     "whose arrays have time along axis 0, maybe in a group for each episode, such as demo_0, demo_1; a folder "
     "with a file for each episode; minari:ID; or a folder with a snapshot, such as a saved buffer of Stable-Baselines3 "
     "or a checkpoint of TorchRL."
@@ -34,6 +35,7 @@ def doctor(
     source: Annotated[str, typer.Argument(help=_SOURCE, metavar="SOURCE")],
     wrapper: Annotated[list[str] | None, typer.Option(help=_WRAPPER, metavar="NAME")] = None,
     stack: Annotated[int, typer.Option(help="How many frames of an environment to stack.", min=1)] = 1,
+    n_envs: Annotated[int, typer.Option(help="How many environments the code to paste plays in.", min=1)] = 1,
     steps: Annotated[int, typer.Option(help="How many steps or items to look at.", min=LEAST_ITEMS)] = 2000,
     seed: Annotated[int, typer.Option(help="Of the environment and its random actions.")] = 0,
     budget: Annotated[str | None, typer.Option(help=_BUDGET)] = None,
@@ -49,7 +51,8 @@ def doctor(
         StoreOptions(budget=budget)  # refuses a bad one
         with Progress(*bar, console=errors, transient=True, disable=not errors.is_terminal) as progress:
             task = progress.add_task("read", total=steps)
-            request = Request(source, steps, tuple(wrapper or ()), stack, seed, lambda n: progress.advance(task, n))
+            advance = partial(progress.advance, task)
+            request = Request(source, steps, tuple(wrapper or ()), stack, seed, advance, n_envs)
             with redirect_stdout(sys.stderr):  # TorchRL logs to stdout, and environments print there
                 content = read(request)
             report = _report(source, content, budget, progress)
@@ -78,4 +81,4 @@ def _report(source: str, content: Content, budget: str | None, progress: Progres
     said = [f"Left out: {name}, {reason}." for name, reason in left_out.items()]
     if any(field.measured for field in fields):
         said.append(TABLE_OF_COSTS)
-    return Report(source, tuple(fields), (*content.presumed, *said), content.has_episodes)
+    return Report(source, tuple(fields), (*content.presumed, *said), content.has_episodes, content.played)

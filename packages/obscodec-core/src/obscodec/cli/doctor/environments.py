@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from obscodec.buffers import MIN_COMPRESSED_NBYTES, random_steps
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, n_envs_of, play
+from obscodec.cli.doctor.played import Played
 from obscodec.cli.doctor.sources import Array, Content, Request, SourceError, module, module_of_user, told
 
 _FOR_ATARI = "the wrapper atari is for Atari games, such as ALE/Pong-v5: leave it out, or name another wrapper"
@@ -16,41 +17,77 @@ _FOR_ATARI = "the wrapper atari is for Atari games, such as ALE/Pong-v5: leave i
 
 def steps_of(request: Request) -> Content:
     """The parts of transitions with random actions, by name; without next observations that share frames."""
-    env = _made(request)
+    env, played = _made(request)
     steps: dict[str, list[Array]] = {}
     try:
-        for step in random_steps(env, request.n, request.seed):
+        n_envs = n_envs_of(env)
+        for step in play(env, -(-request.n // n_envs), request.seed):
             for name, array in step.items():
                 if not name.startswith("next") or array[0].nbytes < MIN_COMPRESSED_NBYTES:  # else it shares frames
-                    steps.setdefault(name, []).append(array[0])
-            request.advance(1)
+                    steps.setdefault(name, []).append(array)
+            request.advance(n_envs)
     finally:
         env.close()
-    return Content({name: np.stack(arrays) for name, arrays in steps.items()}, {})
+    items = {
+        name: np.concatenate(np.stack(arrays, axis=1)) for name, arrays in steps.items()
+    }  # one env. after the other
+    said = "The actions were random: agents that play well may see more, which takes more memory."
+    return Content(items, {}, (said,), played=played)
 
 
-def _made(request: Request) -> Any:
-    """The environment, in its wrappers."""
+def _made(request: Request) -> tuple[Any, Played]:
+    """The environment, in its wrappers, and the lines that make it."""
     gym = module("gymnasium")
+    imports, registers, lines = ["import gymnasium as gym"], list[str](), list[str]()
     if _is_atari(request.source):
         gym.register_envs(module("ale_py"))
+        imports, registers = ["import ale_py", *imports], ["gym.register_envs(ale_py)"]
     of_module, _, name = request.source.partition(":")
-    if name and ":" not in name:
-        module_of_user(of_module)  # Gymnasium's error says less
+    is_in_module = bool(name) and ":" not in name
+    place = module_of_user(of_module) if is_in_module else None  # Gymnasium's error says less
     options: dict[str, object] = {}
     if "atari" in request.wrappers and "NoFrameskip" not in request.source:
         options["frameskip"] = 1  # the wrapper skips frames
     if "pixels" in request.wrappers:
         options["render_mode"] = "rgb_array"
+    if make := callable(getattr(place, name, None)) and name not in gym.registry:
+        imports.append(f"import {of_module}")
+        made = f"{of_module}.{name}()"
+    else:
+        made = f"gym.make({', '.join([repr(request.source), *(f'{of}={to!r}' for of, to in options.items())])})"
     try:
-        env = gym.make(request.source, **options)
+        env = getattr(place, name)() if make else gym.make(request.source, **options)
     except Exception as error:  # of Gymnasium, or of an environment, whose constructor may do anything
+        if make:
+            raise SourceError(f"{request.source}() can't make an environment: {told(error)}") from error
         reason = f"{told(error)}{_hint(request, gym)}"
         raise SourceError(f"{request.source!r} is no file, and Gymnasium can't make it: {reason}") from error
+    if hasattr(env, "num_envs") and (request.wrappers or request.stack > 1 or request.n_envs > 1):
+        raise SourceError(
+            f"{request.source} makes a vector of {env.num_envs} environments: wrap, stack and count them there, and "
+            "leave --wrapper, --stack and --n-envs out"
+        )
+    lines.append(f"env = {made}")
     wrappers = module("gymnasium.wrappers")
     for name in request.wrappers:
         env = _wrapped(env, name, wrappers)
-    return wrappers.FrameStackObservation(env, request.stack) if request.stack > 1 else env
+        lines.append(f"env = {_wrapping(name)}")
+        if ":" in name:
+            imports.append(f"import {name.rpartition(':')[0]}")
+    if request.stack > 1:
+        env = wrappers.FrameStackObservation(env, request.stack)
+        lines.append(f"env = gym.wrappers.FrameStackObservation(env, {request.stack})")
+    return env, Played.of(env, imports, registers, lines, getattr(env, "num_envs", request.n_envs))
+
+
+def _wrapping(name: str) -> str:
+    """The call of a wrapper, in Python."""
+    if name == "pixels":
+        return "gym.wrappers.AddRenderObservation(env, render_only=True)"
+    if name == "atari":
+        return "gym.wrappers.AtariPreprocessing(env)"
+    of_module, _, of_class = name.rpartition(":")
+    return f"{of_module or 'gym.wrappers'}.{of_class}(env)"
 
 
 def _hint(request: Request, gym: Any) -> str:

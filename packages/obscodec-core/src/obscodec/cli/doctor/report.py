@@ -11,8 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from obscodec.buffers import fit, in_units
 from obscodec.cli.doctor.paste import lines_to_paste
+from obscodec.cli.doctor.played import Played
 from obscodec.cli.doctor.trials import MILLION, FieldReport
+from obscodec.runtime import free_memory
 
 COLUMNS = "codec", "block", "ratio", "GB per\nmillion", "µs to\nencode", "µs to\ndecode", "exact"
 TABLE_OF_COSTS = (
@@ -31,17 +34,19 @@ class Report:
         fields: its fields.
         remarks: what else to know: what was taken for granted or left out, and how codecs are chosen, in sentences.
         has_episodes: whether the source has episodes, one after the other.
+        played: the environments that were played in, None for other sources.
     """
 
     source: str
     fields: tuple[FieldReport, ...]
     remarks: tuple[str, ...] = ()
     has_episodes: bool = False
+    played: Played | None = None
 
     @property
     def pastes(self) -> dict[str, str]:
         """The lines to paste, by their purpose."""
-        return lines_to_paste(self.fields, has_episodes=self.has_episodes)
+        return lines_to_paste(self.fields, has_episodes=self.has_episodes, played=self.played)
 
     @property
     def is_lossless(self) -> bool:
@@ -53,12 +58,21 @@ class Report:
         """Memory for each transition, as recommended."""
         return sum(field.item_bytes for field in self.fields)
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The same by the parts of the items that take least and most."""
+        least, most = zip(*(field.bounds for field in self.fields), strict=True)
+        return sum(least), sum(most)
+
     def as_json(self) -> dict[str, object]:
         """Plain values."""
         return {
             "source": self.source,
             "is_lossless": self.is_lossless,
             "bytes_per_step": self.step_bytes,
+            "least_bytes_per_step": self.bounds[0],
+            "most_bytes_per_step": self.bounds[1],
+            "free_bytes": free_memory(),
             "fields": [_field_as_json(field) for field in self.fields],
             "paste": self.pastes,
             "remarks": list(self.remarks),
@@ -85,7 +99,12 @@ class Report:
             say(f"\nPaste for {library}:\n\n{escape(lines)}\n")
         names = ", ".join(field.name for field in measured)
         shared = f"; this includes the next observations of {names}, which share the frames" if names else ""
-        say(escape(f"A million transitions take {gb_per_million(self.step_bytes):.3g} GB{shared}."))
+        least, most = (MILLION * of for of in self.bounds)
+        between = f", {in_units(least)} to {in_units(most)} by parts of the data"
+        between = between if in_units(least) != in_units(most) else ""
+        say(escape(f"A million transitions take {in_units(MILLION * self.step_bytes)}{between}{shared}."))
+        if said := fit(least, most, free_memory()):
+            say(f"{said}.")
 
 
 def gb_per_million(item_bytes: float) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.buffers import MIN_COMPRESSED_NBYTES, leaves
+from obscodec.cli.doctor.played import Played
 from obscodec.cli.doctor.saved import saved_items
 from obscodec.errors import DTypeError, ObscodecError
 from obscodec.layout import Layout, storable
@@ -35,11 +36,12 @@ class Request:
     """What to read.
 
     Attributes:
-        source: a path, an id of an environment, or ``minari:`` and the id of a data set.
+        source: a path, an id of an environment, ``module:function``, or ``minari:`` and the id of a data set.
         n: the most items to read of each field, or steps to take.
         wrappers: of an environment, the innermost first.
         stack: how many frames to stack, 1 for none.
         seed: of the environment.
+        n_envs: how many environments the program to paste has.
         advance: called with a number of items as they are read.
     """
 
@@ -49,6 +51,7 @@ class Request:
     stack: int
     seed: int
     advance: Advance
+    n_envs: int = 1
 
 
 class Following(NamedTuple):
@@ -68,6 +71,7 @@ class Content:
         presumed: what was taken for granted, in sentences.
         following: the next observations that share frames, which are none of the ``items``, by the name of theirs.
         has_episodes: whether the items are of episodes, one after the other, and no field need say where one ends.
+        played: the environments that the items are of, None for others.
     """
 
     items: Mapping[str, Array]
@@ -75,6 +79,7 @@ class Content:
     presumed: tuple[str, ...] = ()
     following: Mapping[str, Following] = field(default_factory=dict)
     has_episodes: bool = False
+    played: Played | None = None
 
 
 def read(request: Request) -> Content:
@@ -98,7 +103,7 @@ def read(request: Request) -> Content:
     ]
     own = items.keys() - {of.name for of in following.values()}
     items = {name: array for name, array in items.items() if name in own}
-    return Content(items, left_out, (*found.presumed, *said), following, found.has_episodes)
+    return Content(items, left_out, (*found.presumed, *said), following, found.has_episodes, found.played)
 
 
 def told(error: Exception) -> str:
@@ -145,9 +150,9 @@ def _reader(request: Request) -> Callable[[Request], Content]:
         raise SourceError(f"{path} is no .npy, .npz or .hdf5 file, and no folder of zarr, of a snapshot or of episodes")
     else:
         return module("obscodec.cli.doctor.environments").steps_of  # type: ignore[no-any-return]
-    if request.wrappers or request.stack > 1:
+    if request.wrappers or request.stack > 1 or request.n_envs > 1:
         raise SourceError(
-            f"{request.source} is data, --wrapper and --stack are for environments: leave them out; "
+            f"{request.source} is data, --wrapper, --stack and --n-envs are for environments: leave them out; "
             "stacks take as much as their frames, each of which a buffer stores once"
         )
     return reader

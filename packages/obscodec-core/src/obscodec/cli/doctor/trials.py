@@ -5,16 +5,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer
+from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer, part_ends, spread
 from obscodec.cli.doctor.sources import Following
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack, Layout
 from obscodec.segments import Ints
+from obscodec.stats import BufferStats
 from obscodec.stores import AutoStore, Shown, StoragePlan, Store, StoreOptions, find_plan, shown_first
 
 Array = npt.NDArray[np.generic]
@@ -33,6 +34,8 @@ class Measured:
         block_frames: how many frames it encodes together.
         item_bytes: memory for each transition of a RingBuffer with a million of them: its observation, the next one,
             which shares its frames, and their part of ids, tables and fixed costs.
+        least_bytes: the same if all items were as the part of them that takes least.
+        most_bytes: the same of the part that takes most.
         ratio: raw bytes for each of them.
         encode_us: microseconds to store an item.
         decode_us: microseconds to read one, in random batches of 256.
@@ -43,6 +46,8 @@ class Measured:
     spec: str
     block_frames: int
     item_bytes: float
+    least_bytes: float
+    most_bytes: float
     ratio: float
     encode_us: float
     decode_us: float
@@ -95,6 +100,11 @@ class FieldReport:
     def item_bytes(self) -> float:
         """Memory for each item as recommended."""
         return self.chosen.item_bytes if self.chosen else float(self.layout.nbytes)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The same by the parts of the items that take least and most."""
+        return (self.chosen.least_bytes, self.chosen.most_bytes) if self.chosen else (self.item_bytes, self.item_bytes)
 
     @property
     def is_lossless(self) -> bool:
@@ -158,11 +168,13 @@ def _measure(plan: StoragePlan, fits: bool, layout: Layout, steps: Steps, option
     ids = np.concatenate([store.append(items[k : k + _AT_ONCE]) for k in range(0, len(items), _AT_ONCE)])
     store.stats()  # which compresses the blocks that wait
     encode_s = time.perf_counter() - began
-    item_bytes = _item_bytes(plan, layout, items, following)
+    item_bytes, least, most = _item_bytes(plan, layout, items, following)
     return Measured(
         plan.spec,
         plan.block_frames,
         item_bytes,
+        least,
+        most,
         layout.nbytes / item_bytes,
         1e6 * encode_s / len(items),
         _decode_us(store, ids),
@@ -190,17 +202,24 @@ def _decoded_digest(store: Store, ids: Ints) -> str:
     return digest.hexdigest()
 
 
-def _item_bytes(plan: StoragePlan, layout: Layout, items: Array, following: Array) -> float:
-    """Bytes for each transition in a buffer of a million."""
+def _item_bytes(plan: StoragePlan, layout: Layout, items: Array, following: Array) -> tuple[float, float, float]:
+    """Bytes for each transition in a buffer of a million; the same by the parts that take least and most."""
     late = 2 * len(items) + 1  # the store is told what to do
     obs = Field(layout.shape, layout.dtype, min_nbytes=0, decide_after=late)
     buffer = RingBuffer(len(items), {"obs": obs, "next": Field(layout.shape, layout.dtype, next_of="obs")})
     n_raw = Shown.of(layout).n // 2  # steps of two tensors that wait until it decides
-    for part in (slice(n_raw), slice(n_raw, None)):
-        buffer.extend(obs=items[part], next=following[part])
+    ends, parts = (
+        [end for end in part_ends(len(items)) if end >= n_raw] or [len(items)],
+        list[tuple[int, BufferStats]](),
+    )
+    for begin, end in pairwise([0, *dict.fromkeys([min(n_raw, len(items)), *ends])]):
+        buffer.extend(obs=items[begin:end], next=following[begin:end])
         for store in buffer.stores:
             assert isinstance(store, AutoStore)
             store.follow(plan)
+        if end in ends:
+            parts.append((end, buffer.stats()))
     of_million = buffer.stats().projected(len(buffer), MILLION).projected_bytes
     assert of_million is not None  # it has decided
-    return of_million / MILLION
+    least, most = spread(parts, MILLION)
+    return of_million / MILLION, least / MILLION, most / MILLION
