@@ -417,8 +417,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         return self.stats().manifest(layouts, self.size(), self.n_envs)
 
     def __repr__(self) -> str:
-        steps, stats = f"{self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}", self.stats()
-        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._arrays.described(stats)})"
+        steps = f"{self.size():,} of {self.buffer_size:,} steps, n_envs={self.n_envs}"
+        return f"{type(self).__name__}({steps}\n  {self._arrays.described(self.stats())})"
 
     def _steps(self, *observations: Any) -> list[Any]:
         """Observations of all environments, checked, and as SB3's ``add`` takes them; there is room for them then."""

@@ -384,6 +384,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         )
         return self._memory.stats(stats, len(self), self.memory_bytes())
 
+    def __repr__(self) -> str:
+        return f"{super().__repr__().removesuffix(')')}, \n    size={self.stats().summary})"
+
     def manifest(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
         layouts = {

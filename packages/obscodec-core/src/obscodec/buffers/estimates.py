@@ -9,10 +9,9 @@ from typing import Any
 from obscodec.arguments import as_count, says_arguments
 from obscodec.buffers.exploration import NEXT, OBSERVATION, is_space, n_envs_of, random_steps
 from obscodec.buffers.field import Field
-from obscodec.buffers.memory import in_units
 from obscodec.buffers.ring import RingBuffer
 from obscodec.layout import Layout
-from obscodec.stats import BufferStats, StoreStats
+from obscodec.stats import BufferStats, StoreStats, in_units
 
 _LEAST_SAMPLE = 256  # as many as a store looks at before it decides
 _SAMPLE = 4096

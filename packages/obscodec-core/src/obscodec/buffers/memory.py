@@ -11,13 +11,12 @@ from typing import cast
 from obscodec.arguments import as_nbytes, check_kind, warn
 from obscodec.errors import HeapFull, LimitTooLow, SpecError
 from obscodec.runtime import free_memory, is_memory_error
-from obscodec.stats import BufferStats
+from obscodec.stats import BufferStats, in_units
 from obscodec.stores import Store
 
 LOOK_EVERY = 16  # steps: a block of frames, by which the memory may exceed the limit
 _LEAST_STEPS = 16  # are always kept
 _PART, _MOST_STEPS = 256, 1024  # one drop is a part of the steps, and takes some milliseconds at most
-_UNITS = (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")
 
 
 class Memory:
@@ -179,16 +178,3 @@ def making_room(n_steps: Callable[[], int]) -> Iterator[None]:
             f"there is not enough memory for {n_steps():,} steps{there}: make the buffer smaller, and see what "
             f"obscodec.estimate(env, steps) says; {error}"
         ) from error
-
-
-def in_units(nbytes: float) -> str:
-    """A number of bytes for a reader.
-
-    Example:
-        >>> in_units(28_224_000_000)
-        '28.2 GB'
-    """
-    for size, unit in _UNITS:
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}" if nbytes < 1000 * size else f"{nbytes / size:,.0f} {unit}"
-    return f"{nbytes:.0f} bytes"

@@ -494,8 +494,8 @@ class RingBuffer:
         return self._set.own_stores
 
     def __repr__(self) -> str:
-        steps, stats = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}", self.stats()
-        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._set.described(stats)})"
+        steps = f"{len(self):,} of {self.capacity:,} steps, n_envs={self.n_envs}"
+        return f"{type(self).__name__}({steps}\n  {self._set.described(self.stats())})"
 
     @overload
     def sample(self, batch: int, rng: Rng = None, **how: Unpack[Drawing]) -> dict[str, Array]: ...

@@ -226,7 +226,8 @@ class FrameStore(Store):
 
     def __repr__(self) -> str:
         stack = f", {self.frame_stack}" if self.frame_stack else ""
-        return f"FrameStore({self.codec!r}, {self.layout}{stack}, block_frames={self.block_frames}, {self.stats()})"
+        size = self.stats().summary
+        return f"FrameStore({self.codec!r}, {self.layout}{stack}, block_frames={self.block_frames}, {size})"
 
 
 @compiled

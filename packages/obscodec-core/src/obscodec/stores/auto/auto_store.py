@@ -246,9 +246,11 @@ class AutoStore(Store):
         if self._move.is_under_way:
             return "the first tensors are looked at in the background, once kernels are compiled; decide() waits for it"
         if self._shown.are_enough(self._first.n):  # after a failure, or a fork
-            return "the store looks at the first tensors when the next one comes; decide() chooses now"
-        more = "" if self._shown.n == self._shown.most else ", at more while most are alike"
-        return f"the store looks at {self._shown.n} tensors first{more}, and has {self._first.n}; decide() chooses now"
+            return "it looks at the first tensors when the next one comes; decide() chooses now"
+        if (more := self._shown.n - self._first.n) > 0:
+            return f"it waits for {more:,} more tensors; decide() chooses now"
+        most = self._shown.n_needed - self._first.n
+        return f"it waits for tensors that differ, for {most:,} at most; decide() chooses now"
 
     @property
     def _parts(self) -> tuple[Store, ...]:
@@ -426,5 +428,5 @@ class AutoStore(Store):
             self._members, self._newest, self._store = members, members[-1].store, members[-1].store
 
     def __repr__(self) -> str:
-        inside = "undecided" if self._store is None else repr(self._store)
+        inside = f"undecided: {self._waits_for}" if self._store is None else repr(self._store)
         return f"AutoStore({self.layout}, {inside})"
