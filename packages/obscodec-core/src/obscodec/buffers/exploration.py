@@ -23,7 +23,8 @@ def n_envs_of(env: object) -> int:
     if isinstance(env, str):
         raise DTypeError(f"env must be an environment or a space of Gymnasium, got {env!r}: pass gym.make({env!r})")
     if not is_space(env) and not all(hasattr(env, name) for name in ("reset", "step", "action_space")):
-        raise DTypeError(f"env must be an environment or a space of Gymnasium, got {kind_of(env)}")
+        of_spaces = ": pass gymnasium.spaces.Dict(x) if it has spaces" if isinstance(env, Mapping) else ""
+        raise DTypeError(f"env must be an environment or a space of Gymnasium, got {kind_of(env)}{of_spaces}")
     if hasattr(env, "env_method"):  # its methods have other arguments and results
         raise DTypeError(
             f"env must be an environment of Gymnasium, got {kind_of(env)} of Stable-Baselines3: pass one environment "

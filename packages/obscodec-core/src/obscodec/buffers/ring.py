@@ -551,7 +551,8 @@ class RingBuffer:
                 shape, or less room than the buffer; ``n_step`` or ``gamma`` is out of range.
             DTypeError: an argument has another type.
             FieldError: ``n_step`` finds no rewards, or no ``episode_end``.
-            SpecError: priorities are drawn with replacement only; ``to`` and ``convert`` exclude each other.
+            SpecError: priorities are drawn with replacement only; ``to`` and ``convert`` exclude each other; ``to`` is
+                no device of PyTorch.
             MissingPackage: ``to`` is given, and PyTorch is not installed.
             BackendUnavailable: PyTorch can't use the device.
         """

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final
 
 import xxhash
 
+from obscodec.arguments import check_kind
 from obscodec.errors import SnapshotError
 
 FORMAT: Final = "obscodec snapshot"
@@ -43,6 +44,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        check_kind("path", path, (str, os.PathLike), "a folder, such as 'checkpoints'")
         self.path = Path(path).absolute()  # wherever the process goes meanwhile
 
     def generations(self) -> dict[int, str]:

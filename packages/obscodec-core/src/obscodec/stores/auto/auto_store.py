@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_option, check_kind, says_arguments
+from obscodec.arguments import as_option, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import FrameReader, decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
@@ -93,7 +93,7 @@ class AutoStore(Store):
         device: str = StoreOptions.device,
         heap: str = StoreOptions.heap,
     ) -> None:
-        check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+        Layout.require(layout)
         spec = check_spec(codec)
         spec = spec if spec == "auto" else new_codec(spec, layout).spec
         more: dict[str, Any] = {"decide_after": decide_after, "block_frames": block_frames, "max_bytes": max_bytes}
