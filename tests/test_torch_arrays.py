@@ -98,7 +98,8 @@ def test_a_whole_number_may_be_a_tensor() -> None:
 def test_what_torch_has_of_its_own_is_no_argument() -> None:
     with pytest.raises(SpecError, match=r"^a device is a text such as 'cpu' or 'cuda:1', got device$"):
         Field((84, 84), np.uint8, device=torch.device("cpu"))  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match=r"^a dtype is one of numpy, or its name, such as 'uint8', got torch\.uint8$"):
+    text = r"^a dtype is one of numpy, or its name, such as 'uint8', got torch\.uint8: write 'uint8'$"
+    with pytest.raises(DTypeError, match=text):
         Layout((84, 84), torch.uint8)  # type: ignore[arg-type]
     layout = Layout((4,), np.float32)
     text = r"^items are a numpy array, got Tensor: convert it, as in numpy\.asarray\(x\)$"

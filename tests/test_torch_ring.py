@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from obscodec import BackendUnavailable, Field, Prioritized, RingBuffer
+from obscodec import BackendUnavailable, Field, Prioritized, RingBuffer, SpecError
 from obscodec.buffers import TorchBatch
 
 
@@ -117,10 +117,37 @@ def test_tensors_are_indices_and_priorities():
     assert priorities.weights(torch.from_numpy(indices)).shape == (8,)
 
 
-@pytest.mark.parametrize("device", ["cudda", "cuda:99", 3.5])
-def test_a_device_that_is_not_there_is_refused(device):
-    with pytest.raises(BackendUnavailable, match=f"^PyTorch can't use the device {device!r}: "):
-        filled().sample(1, to=device)
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(BackendUnavailable, match=r"^PyTorch can't use the device 'cuda:99': "):
+        filled().sample(1, to="cuda:99")
+
+
+@pytest.mark.parametrize(
+    ("to", "text"),
+    [
+        ("numpy", "'numpy' is no device of PyTorch: leave it out for arrays of numpy"),
+        ("torch", "'torch' is no device of PyTorch: pass 'cpu' or 'cuda'"),
+        (3.5, "3.5 is no device of PyTorch: pass 'cpu' or 'cuda'"),
+        (True, "True is no device of PyTorch: pass 'cpu' or 'cuda'"),
+    ],
+)
+def test_what_is_no_device_is_refused(to, text):
+    with pytest.raises(SpecError, match=f"^{text}$"):
+        filled().sample(1, to=to)
+
+
+def test_a_pytorch_for_the_cpu_says_what_to_install(monkeypatch):
+    def without_cuda(*_, **__):
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr(torch, "empty", without_cuda)
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    text = (
+        "PyTorch can't use the device 'cuda': Torch not compiled with CUDA enabled. This PyTorch is for the CPU only: "
+        "install one with CUDA as https://pytorch.org/get-started/locally says, or name the device 'cpu'"
+    )
+    with pytest.raises(BackendUnavailable, match=f"^{text}$"):
+        filled().sample(1, to="cuda")
 
 
 @pytest.mark.parametrize("place", ["there", "cpu"])

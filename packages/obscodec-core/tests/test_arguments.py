@@ -40,6 +40,12 @@ FIELDS = {"frame": Field((4, 3), np.uint8, "zstd:1"), "done": Field((), np.bool_
 NUMBER = obscodec.encode(np.uint8(4), "raw").to_bytes()
 CODEC = obscodec.codec("zstd:1", LAYOUT)
 FIELD = "field 'frame': "
+PACKS = "batches must be some arrays [n, *shape], or one, got {kind}: "
+IN_PARTS = (
+    "expected a numpy array, or an object with __dlpack__ or the buffer protocol, got {kind}: pass its values one by "
+    "one, such as x['obs']"
+)
+A_PATH = "path must be a folder, such as 'checkpoints', got {kind}"
 STACKS = {"episode_end": "done", "fields": FIELDS, "pad": "zeros"}
 
 
@@ -274,7 +280,65 @@ OTHERS = {
                        [[[1], [2, 3]]], lambda x: ring().append(frame=x, done=False)),
     "append(too large)": (DTypeError, FIELD + CHANGED, [np.full((4, 3), 10**20)],
                           lambda x: ring().append(frame=x, done=False)),
+    "pack(mapping)": (
+        DTypeError, PACKS + "write pack(x.values()), and dict(zip(x.keys(), unpack(packed))) to have the names again",
+        [{}, {"obs": FRAMES}], obscodec.pack),
+    "pack(no arrays)": (DTypeError, PACKS + "write pack([x]) or pack([x, y])", [None, 5, "text"], obscodec.pack),
+    "pack(mapping in a list)": (DTypeError, "batches[1]: " + IN_PARTS, [{"obs": FRAMES}],
+                                lambda x: obscodec.pack([FRAMES, x])),
+    "pack(number)": (ShapeError, "a batch is an array [n, *shape], got a single number: write x[None]", [np.uint8(4)],
+                     obscodec.pack),
+    "encode(mapping)": (DTypeError, IN_PARTS, [{"obs": FRAMES}], obscodec.encode),
+    "decode(mapping)": (
+        DTypeError, "encoded must be an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes, "
+        "got {kind}: pass its values one by one, such as x['obs']", [{"obs": CODEC}], obscodec.decode),
+    "codec(array)": (
+        DTypeError, "layout must be a Layout, such as Layout((84, 84), 'uint8'), got {kind}: write "
+        "Layout(x.shape, x.dtype)", [FRAMES, np.uint8(4)], lambda x: obscodec.codec("zstd", x)),
+    "codec(no array)": (DTypeError, "layout must be a Layout, such as Layout((84, 84), 'uint8'), got {kind}",
+                        [(4, 3), np.uint8, None], lambda x: obscodec.codec("zstd", x)),
+    "Layout(dtype, shape)": (
+        ShapeError, "a shape is a tuple of whole numbers, got {value}: the shape comes first, then the dtype",
+        [np.uint8, "uint8"], lambda x: Layout(x, (4, 3))),
+    "RingBuffer(array)": (
+        DTypeError, "field 'frame' must be a Field, such as Field((84, 84), 'uint8'), got {kind}: write "
+        "Field(x.shape, x.dtype)", [FRAMES, LAYOUT], lambda x: RingBuffer(5, {"frame": x})),
+    "append(mapping)": (
+        DTypeError, FIELD + "expected an array, or numbers in lists, got {kind}: pass its values one by one, such as "
+        "x['a']", [{"a": FRAMES[0]}], lambda x: ring().append(frame=x, done=False)),
+    "sample(n_step)": (ShapeError, "n_step must be 1 or more, got {value}", [0, -1],
+                       lambda x: ring().sample(4, n_step=x)),
+    "save(path, buffer)": (
+        DTypeError, "save takes a RingBuffer, a Prioritized, a TensorArray or a store, got {kind}: the path comes "
+        "second, as in save(buffer, path)", ["folder"], lambda x: obscodec.save(x, ring())),
+    "load": (DTypeError, A_PATH, [None, 3, {"a": 1}], load),
+    "Snapshot": (DTypeError, A_PATH, [None, 3, {"a": 1}], Snapshot),
+    "Snapshot.write": (
+        DTypeError, "write takes a RingBuffer, a Prioritized, a TensorArray or a store, or a buffer of an adapter, got "
+        "{kind}", [{"obs": FRAMES}, FRAMES], lambda x: Snapshot("folder").write(x)),
+    "estimate(mapping)": (
+        DTypeError, "env must be an environment or a space of Gymnasium, got {kind}: pass gymnasium.spaces.Dict(x) if "
+        "it has spaces", [{"obs": 4}], estimate),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: obscodec.encode(FRAMES, codec="zstd"), "encode got an unexpected keyword argument 'codec', there are "
+         "tensor, spec"),
+        (lambda: obscodec.pack(obs=FRAMES), "pack got an unexpected keyword argument 'obs', there are batches"),
+        (lambda: obscodec.unpack(b"", max_byte=4), "unpack got an unexpected keyword argument 'max_byte', did you mean "
+         "'max_bytes'? There are packed, max_bytes"),
+        (lambda: obscodec.codec("zstd", LAYOUT, devices="cuda"), "codec got an unexpected keyword argument 'devices', "
+         "did you mean 'device'? There are spec, layout, device"),
+        (lambda: obscodec.decode(obscodec.encode(FRAMES), ou=FRAMES), "decode got an unexpected keyword argument 'ou', "
+         "did you mean 'out'? There are encoded, out"),
+    ],
+    ids=["encode", "pack", "unpack", "codec", "decode"],
+)  # fmt: skip
+def test_a_misspelled_argument_of_a_function(call, text):
+    refused(TypeError, text, call)
 
 
 @pytest.mark.parametrize("where", OTHERS)
@@ -335,7 +399,7 @@ ENTRANCES = {
     "Codec.encode_batch": ("", lambda x: CODEC.encode_batch(x.reshape(3, 12), np.empty(999, np.uint8))),
     "Codec.fit": ("", obscodec.codec("delta-rle", LAYOUT).fit),
     "decode(out)": ("", lambda x: obscodec.decode(obscodec.encode(FRAMES, "raw"), x)),
-    "pack": ("", lambda x: obscodec.pack([x])),
+    "pack": ("batches[0]: ", lambda x: obscodec.pack([x])),
     "RingBuffer.append": (FIELD, lambda x: ring().append(frame=x[0], done=False)),
     "RingBuffer.append(n_envs=3)": (FIELD, lambda x: RingBuffer(5, FIELDS, 3).append(frame=x, done=np.zeros(3, bool))),
     "RingBuffer.append, plain": (

@@ -357,3 +357,9 @@ def test_n_steps_are_arguments_of_the_buffer_as_with_the_class_of_sb3(buffer_cla
     kwargs = {"n_steps": 5, "gamma": 0.9}
     buffer = DQN("MlpPolicy", "CartPole-v1", replay_buffer_kwargs=kwargs, **arguments).replay_buffer
     assert (buffer.n_steps, buffer.gamma) == (5, 0.9)
+
+
+def test_a_space_is_asked_for():
+    text = "{0} must be a space of Gymnasium, such as env.{0}, got {1}"
+    refused(obscodec.DTypeError, text.format("observation_space", "tuple"), CompressedReplayBuffer, 9, (4, 84, 84), 2)
+    refused(obscodec.DTypeError, text.format("action_space", "int"), CompressedReplayBuffer, 9, IMAGES, 2)

@@ -8,13 +8,17 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from obscodec.runtime import free_memory
+from obscodec.stats import in_units
 from obscodec_sb3 import (
     CompressedDictReplayBuffer,
     CompressedReplayBuffer,
     CompressedRolloutBuffer,
     CompressionCallback,
+    SnapshotCallback,
 )
 from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.callbacks import CheckpointCallback
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import KVWriter, Logger
 
 IMAGE, VECTOR = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Box(-1, 1, (3,))
@@ -46,8 +50,8 @@ def test_stats_count_the_observations_of_each_key():
     assert stats.n_samples == 2
     assert 0 < stats.sample_s < 10
     assert repr(buffer) == (
-        f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2, {stats.raw_bytes:,} bytes "
-        f"uncompressed, {stats.total_bytes:,} in memory: {stats.ratio:.1f} times smaller\n"
+        f"CompressedDictReplayBuffer(300 of 500 steps, n_envs=2\n  {in_units(stats.total_bytes)} in memory, 33.9 MB "
+        f"uncompressed: {stats.ratio:.1f} times smaller; about {in_units(stats.projected_bytes)} when full\n"
         "  image: uint8[4, 84, 84] delta-rle|lz4:6; vector: float32[3])"
     )
     image = stats.fields["image"]
@@ -55,15 +59,17 @@ def test_stats_count_the_observations_of_each_key():
     assert str(stats).splitlines()[1:] == [
         f"  image: delta-rle|lz4:6, blocks of 16: {image.choice.reason}",
         "  vector: uncompressed",
-        f"  about {stats.projected_bytes:,} bytes when full",
+        f"  {1000 * stats.sample_s / 2:.2f} ms for a sample, the mean of 2",
     ]
 
 
 def test_an_observation_without_a_key_is_printed_without_one():
     buffer = CompressedReplayBuffer(1000, IMAGE, spaces.Discrete(2), "cpu")
-    waits = "the store looks at 256 tensors first, at more while most are alike, and has 0; decide() chooses now"
+    waits = "it waits for 256 more tensors; decide() chooses now"
     assert str(buffer.stats()).splitlines()[1:] == [f"  auto, which has not chosen yet: {waits}"]
-    assert repr(buffer).endswith("\n  uint8[4, 84, 84] auto)")
+    assert repr(buffer) == (
+        f"CompressedReplayBuffer(0 of 1,000 steps, n_envs=1\n  empty\n  uint8[4, 84, 84] auto ({waits}))"
+    )
 
 
 def test_stats_count_no_observation_twice():
@@ -102,6 +108,28 @@ def test_the_callback_logs_what_the_buffer_holds(algorithm):
     assert {"buffer/ratio", "buffer/bytes", "buffer/projected_bytes", "buffer/sample_ms"} <= written.values.keys()
     assert written.values["buffer/projected_bytes"] >= written.values["buffer/bytes"] > 0
     assert 0 < written.values["buffer/sample_ms"] < 1000
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_the_callback_counts_calls_as_those_of_sb3_do(n_envs, tmp_path):
+    """Not steps of all environments: ``every`` and ``save_freq`` of SB3's callbacks have one meaning."""
+    env = make_vec_env("CartPole-v1", n_envs=n_envs)
+    model = DQN("MlpPolicy", env, device="cpu", seed=0, replay_buffer_class=CompressedReplayBuffer)
+    logged = []
+
+    class Logged(CompressionCallback):
+        def _on_step(self):
+            self.logger.name_to_value.pop("buffer/bytes", None)
+            goes_on = super()._on_step()
+            if "buffer/bytes" in self.logger.name_to_value:
+                logged.append(self.num_timesteps)
+            return goes_on
+
+    ours, stock = SnapshotCallback(10, str(tmp_path / "ours")), CheckpointCallback(10, str(tmp_path / "stock"))
+    model.learn(40 * n_envs, callback=[Logged(every=10), ours, stock])
+    saved = [{file.name for file in (tmp_path / of).glob("*.zip")} for of in ("ours", "stock")]
+    assert saved[0] == saved[1] == {f"rl_model_{step}_steps.zip" for step in logged}
+    assert logged == [10 * n_envs, 20 * n_envs, 30 * n_envs, 40 * n_envs]
 
 
 def test_the_callback_needs_a_compressed_buffer():

@@ -20,6 +20,45 @@ def steps(n: int = N, device: str | None = None) -> TensorDict:
     return TensorDict({"image": image, "number": torch.arange(n)}, [n], device=device)
 
 
+@pytest.mark.parametrize("device", ["tpu", None, 3.5])
+def test_what_is_no_device_of_torch_is_refused(device: object) -> None:
+    with pytest.raises(obscodec.SpecError) as error:
+        CompressedStorage(N, device=device)
+    assert str(error.value) == f"{device!r} is no device of PyTorch: pass 'cpu' or 'cuda'"
+
+
+def test_a_pytorch_for_the_cpu_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a plain ``pip install torch`` on many machines; here its CUDA is taken away."""
+
+    def without_cuda(*_: object, **__: object) -> None:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr(torch, "empty", without_cuda)
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    text = (
+        "PyTorch can't use the device 'cuda': Torch not compiled with CUDA enabled. This PyTorch is for the CPU only: "
+        "install one with CUDA as https://pytorch.org/get-started/locally says, or name the device 'cpu'"
+    )
+    with pytest.raises(obscodec.BackendUnavailable, match=f"^{re.escape(text)}$"):
+        CompressedStorage(N, device="cuda")
+
+
+def test_arrays_of_numpy_are_refused() -> None:
+    text = "a storage takes tensors of PyTorch, got ndarray: convert it, as in torch.as_tensor(x)"
+    with pytest.raises(obscodec.DTypeError, match=f"^{re.escape(text)}$"):
+        CompressedStorage(N).set(0, {"a": torch.zeros(3), "b": torch.zeros(3).numpy()})
+
+
+def test_a_storage_prints_its_size() -> None:
+    storage = CompressedStorage(N)
+    assert repr(storage).splitlines()[-1] == "    size=empty)"
+    storage.set(range(N), steps())
+    size = "40.2 kB in memory, 40.2 kB uncompressed: nothing is compressed yet"
+    assert repr(storage).splitlines()[-2:] == [f"    max_size={N}, ", f"    size={size})"]
+    storage.decide()
+    assert repr(storage).splitlines()[-1] == f"    size={storage.stats().summary})"
+
+
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("single", [False, True], ids=["batch", "single item"])
 @pytest.mark.parametrize("codec", ["auto", None])

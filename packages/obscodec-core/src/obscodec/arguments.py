@@ -201,14 +201,25 @@ def kind_of(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def check_kind(what: str, value: object, kind: type | tuple[type, ...], described: str) -> None:
-    """Raise DTypeError unless ``value`` is a ``kind``, which the error calls ``described``.
+def in_parts(value: object) -> str:
+    """The end of an error about ``value`` in the place of one array: how to pass what a mapping has; else empty."""
+    key = next(iter(value.keys()), "name") if hasattr(value, "keys") else None
+    return "" if key is None else f": pass its values one by one, such as x[{key!r}]"
+
+
+def as_of(name: str, value: object) -> str:
+    """The end of an error about ``value`` in the place of a Layout or a Field: how to make one of an array."""
+    return f": write {name}(x.shape, x.dtype)" if isinstance(getattr(value, "dtype", None), np.dtype) else ""
+
+
+def check_kind(what: str, value: object, kind: type | tuple[type, ...], described: str, remedy: str = "") -> None:
+    """Raise DTypeError unless ``value`` is a ``kind``, which the error calls ``described``; it ends in ``remedy``.
 
     Example:
         >>> check_kind("done", [True, False], list, "a list of truth values")
     """
     if not isinstance(value, kind):
-        raise DTypeError(f"{what} must be {described}, got {kind_of(value)}")
+        raise DTypeError(f"{what} must be {described}, got {kind_of(value)}{remedy}")
 
 
 def check_elements(value: object) -> None:

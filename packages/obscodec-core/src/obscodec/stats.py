@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
+_UNITS = (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -57,9 +59,11 @@ class Look:
         return f"{when}, and kept it"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StoreStats:
     """What a store holds, in bytes.
+
+    Printed, it has a line for the size, and one for the codec, with the reason.
 
     Attributes:
         n_tensors: the number of stored tensors.
@@ -90,10 +94,10 @@ class StoreStats:
     growing_bytes: int = field(default=0, kw_only=True)
     codec: str | None = field(default=None, kw_only=True)
     block_frames: int | None = field(default=None, kw_only=True)
-    choice: Choice | None = field(default=None, repr=False, kw_only=True)  # too long to print: it has all trials
-    is_decided: bool = field(default=True, repr=False, kw_only=True)
-    waits_for: str = field(default="", repr=False, kw_only=True)
-    last_look: Look | None = field(default=None, repr=False, kw_only=True)
+    choice: Choice | None = field(default=None, kw_only=True)
+    is_decided: bool = field(default=True, kw_only=True)
+    waits_for: str = field(default="", kw_only=True)
+    last_look: Look | None = field(default=None, kw_only=True)
 
     def with_others(self, others: Sequence[StoreStats], tensor_nbytes: int) -> StoreStats:
         """These stats, with those of others added: parts of one store, whose tensors have ``tensor_nbytes``."""
@@ -117,15 +121,27 @@ class StoreStats:
         if self.block_frames is None:
             return f"{self.codec}, which has not chosen yet: {self.waits_for}"
         why = f": {self.choice.reason}" if self.choice else ""
-        look = f"; {self.last_look}" if self.last_look else ""
-        return f"{self.codec}, blocks of {self.block_frames}{why}{look}"
+        more = "".join(f"; {text}" for text in (self.last_look, self.waits_for) if text)
+        return f"{self.codec}, blocks of {self.block_frames}{why}{more}"
+
+    @property
+    def summary(self) -> str:
+        """The number of tensors and their size, in a line."""
+        n, size = self.n_tensors, _size(self, [self])
+        return f"{n:,} {'tensor' if n == 1 else 'tensors'}, {size}" if n else size
+
+    def __str__(self) -> str:
+        return f"{self.summary}\n  {self.encoding}"
+
+    def __repr__(self) -> str:
+        return f"StoreStats({self})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class BufferStats:
     """What a buffer holds, and how long its samples took.
 
-    Printed, it has a line for each codec, with the reason, and one for the size of the full buffer.
+    Printed, it has a line for the size, now and of the full buffer, and one for each codec, with the reason.
 
     Attributes:
         fields: by name, the stats of a field's store, with its codec, or the bytes of its arrays if they are not
@@ -219,17 +235,46 @@ class BufferStats:
 
     @property
     def summary(self) -> str:
-        """The total size, in a line."""
-        if not self.raw_bytes:
-            return f"empty, {self.total_bytes:,} bytes in memory"
-        ratio = self.ratio
-        times = f"{ratio:.1f} times smaller" if ratio >= 1.05 else f"{1 / ratio:.2f} times as large"
-        return f"{self.raw_bytes:,} bytes uncompressed, {self.total_bytes:,} in memory: {times}"
+        """The total size, now and of the full buffer, in a line."""
+        full = "" if self.projected_bytes is None else f"; about {in_units(self.projected_bytes)} when full"
+        fit = "" if self.steps_that_fit is None else f"; about {self.steps_that_fit:,} steps fit into max_bytes"
+        return f"{_size(self, self._stores)}{full}{fit}"
 
     def __str__(self) -> str:
         names: dict[str, list[str]] = {}  # of fields that are encoded together
         for name, held in self.fields.items():
             names.setdefault("uncompressed" if isinstance(held, int) else held.encoding, []).append(name)
         lines = [f"  {', '.join(some)}: {how}" if any(some) else f"  {how}" for how, some in names.items()]
-        full = [] if self.projected_bytes is None else [f"  about {self.projected_bytes:,} bytes when full"]
-        return "\n".join([self.summary, *lines, *full])
+        mean_ms = 1000 * self.sample_s / max(self.n_samples, 1)
+        samples = [f"  {mean_ms:.2f} ms for a sample, the mean of {self.n_samples:,}"] if self.n_samples else []
+        return "\n".join([self.summary, *lines, *samples])
+
+    def __repr__(self) -> str:
+        return f"BufferStats({self})"
+
+
+def in_units(nbytes: float) -> str:
+    """A number of bytes for a reader.
+
+    Example:
+        >>> in_units(28_224_000_000)
+        '28.2 GB'
+    """
+    for size, unit in _UNITS:
+        if nbytes >= 0.9995 * size:  # three digits of less are fewer than 1000 of the next unit
+            return f"{nbytes / size:.3g} {unit}" if nbytes < 999.5 * size else f"{nbytes / size:,.0f} {unit}"
+    return f"{nbytes:.0f} bytes"
+
+
+def _size(of: StoreStats | BufferStats, stores: Sequence[StoreStats]) -> str:
+    """The size of what is in some stores and beside them, and whether a codec makes it smaller."""
+    if not of.raw_bytes:
+        return f"empty, {in_units(of.total_bytes)} in memory" if of.total_bytes else "empty"
+    on_disk = f", {in_units(of.disk_bytes)} on disk" if of.disk_bytes else ""
+    size = f"{in_units(of.total_bytes)} in memory{on_disk}, {in_units(of.raw_bytes)} uncompressed"
+    if not stores:
+        return size
+    if not all(store.is_decided for store in stores):
+        return f"{size}: {'not all is' if any(store.is_decided for store in stores) else 'nothing is'} compressed yet"
+    ratio = of.ratio
+    return f"{size}: {f'{ratio:.1f} times smaller' if ratio >= 1.05 else f'{1 / ratio:.2f} times as large'}"

@@ -6,7 +6,7 @@ A package with kernels of its own names a function that runs them as an entry po
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -34,6 +34,7 @@ _N_STEPS = 300
 _BATCH = 32
 _SPECS = "auto", "zstd:3", "delta-rle|lz4:6", "delta-rle|zstd:3"
 _FEW_BYTES = 8 << 20
+_SECOND = 1.0  # between two reports
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,14 @@ class Warmed:
     seconds: float
 
 
-def warm(processes: int | None = None) -> Warmed:
+def warm(processes: int | None = None, report: Callable[[int, int, float], None] | None = None) -> Warmed:
     """Compile the kernels of buffers, stores and codecs, so that later processes load them from disk.
 
     Args:
         processes: how many processes compile, each another part; None for one for each usable processor. Threads would
             not help: numba compiles one kernel at a time in a process.
+        report: called every second, and when a part is done, with the number of parts that are done, that of all
+            parts, and the seconds so far.
     """
     begin = time.perf_counter()
     parts = [*PARTS, *entry_points(group=ENTRY_POINT_GROUP)]
@@ -64,7 +67,19 @@ def warm(processes: int | None = None) -> Warmed:
     if folder is not None:
         n = min(as_option("processes", processes) or n_processors(), len(parts))
         with ProcessPoolExecutor(n, get_context("spawn")) as pool:
-            of_parts = [*pool.map(run_part, parts)]
+            jobs = [pool.submit(run_part, part) for part in parts]
+            running = {*jobs}
+            try:
+                while running:
+                    if report is not None:
+                        report(len(jobs) - len(running), len(jobs), time.perf_counter() - begin)
+                    done, running = wait(running, _SECOND, FIRST_COMPLETED)
+                    for job in done:
+                        job.result()  # or its error, before the other parts are done
+                of_parts = [job.result() for job in jobs]
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
     kernels = KernelNames(*(frozenset[tuple[str, str]]().union(*names) for names in zip(*of_parts, strict=True)))
     return Warmed(kernels, folder, time.perf_counter() - begin)
 

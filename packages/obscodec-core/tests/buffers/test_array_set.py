@@ -8,6 +8,7 @@ import pytest
 from obscodec import DTypeError, Field, FieldError, FrameStack, Layout, ShapeError, SpecError
 from obscodec.arrays import write_buffer
 from obscodec.buffers import ArraySet, BufferOptions
+from obscodec.stats import in_units
 
 IMAGE = Field((40, 40), np.uint8, "zstd:1", decide_after=4, block_frames=2)
 VECTOR = Field((3,), np.float32)
@@ -71,11 +72,11 @@ def test_stats_count_every_array_and_every_store_once():
     assert stats.fields == {"obs": store, "next_obs": store, "vector": 8 * 12}
     assert stats.raw_bytes == 2 * 8 * 1600 + 8 * 12
     assert stats.total_bytes == store.total_bytes + 8 * 12 + 2 * 8 * 4
-    size = f"{stats.raw_bytes:,} bytes uncompressed, {stats.total_bytes:,} in memory"
+    size = f"{in_units(stats.total_bytes)} in memory, {in_units(stats.raw_bytes)} uncompressed"
     assert stats.summary == f"{size}: {1 / stats.ratio:.2f} times as large"
-    assert replace(stats, raw_bytes=1000, fields={}, waiting_bytes=100, id_bytes=0, other_bytes=0).summary == (
-        "1,000 bytes uncompressed, 100 in memory: 10.0 times smaller"
-    )
+    empty = replace(store, reserved_bytes=0, table_bytes=0, dictionary_bytes=0)
+    small = replace(stats, raw_bytes=1_240_000, fields={"obs": empty}, waiting_bytes=124_000, id_bytes=0, other_bytes=0)
+    assert small.summary == "124 kB in memory, 1.24 MB uncompressed: 10.0 times smaller"
     assert str(stats) == f"{stats.summary}\n  obs, next_obs: {store.encoding}\n  vector: uncompressed"
 
 

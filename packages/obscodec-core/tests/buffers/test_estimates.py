@@ -176,7 +176,7 @@ def test_it_refuses_what_is_no_environment():
     text = "env must be an environment or a space of Gymnasium, or a vector of environments, got"
     with pytest.raises(DTypeError, match=rf"^{text} 'CartPole-v1': pass gym.make\('CartPole-v1'\)$"):
         obscodec.estimate("CartPole-v1")
-    with pytest.raises(DTypeError, match=rf"^{text} dict$"):
+    with pytest.raises(DTypeError, match=rf"^{text} dict: pass gymnasium.spaces.Dict\(x\) if it has spaces$"):
         obscodec.estimate({})
     with pytest.raises(ShapeError, match=r"^n_sample must be 256 or more, got 10$"):
         obscodec.estimate(Dictionaries(), n_sample=10)

@@ -4,6 +4,7 @@ import pickle
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import obscodec
@@ -25,6 +26,7 @@ from obscodec import (
     SpecError,
 )
 from obscodec.buffers import BufferOptions
+from obscodec.stats import in_units
 
 FIELDS = {
     "frame": Field((3, 2), np.uint8, "zstd:1", decide_after=4, block_frames=2),
@@ -324,17 +326,21 @@ def test_a_dictionary_without_stars_is_refused(method):
         getattr(RingBuffer(5, FIELDS, n_envs=3), method)(GOOD)
 
 
-def test_a_buffer_is_printed_in_two_lines():
+def test_a_buffer_is_printed_in_three_lines():
     fields = FIELDS | {"next": Field((3, 2), np.uint8, next_of="frame"), "image": Field((84, 84), np.uint8)}
     buffer = RingBuffer(500, fields, n_envs=2)
     assert repr(buffer) == (
-        "RingBuffer(0 of 500 steps, n_envs=2, empty, 0 bytes in memory\n  frame: uint8[3, 2] zstd:1; "
-        "state: float32[2]; action: int64[]; done: bool[]; next: uint8[3, 2] with frame; image: uint8[84, 84] auto)"
+        "RingBuffer(0 of 500 steps, n_envs=2\n"
+        "  empty\n"
+        "  frame: uint8[3, 2] zstd:1 (it waits for 4 more tensors; decide() chooses now); state: float32[2]; "
+        "action: int64[]; done: bool[]; next: uint8[3, 2] with frame; image: uint8[84, 84] auto (it waits for 256 more "
+        "tensors; decide() chooses now))"
     )
     step = {name: np.zeros((300, 2, *field.shape), field.dtype) for name, field in fields.items()}
     step["image"] += np.arange(300, dtype=np.uint16).astype(np.uint8)[:, None, None, None]
     buffer.extend(**step)
-    assert repr(buffer).startswith("RingBuffer(300 of 500 steps, n_envs=2, ")
+    buffer.decide()
+    assert repr(buffer).startswith(f"RingBuffer(300 of 500 steps, n_envs=2\n  {buffer.stats().summary}\n  frame: ")
     chosen = buffer.stats().fields["image"].choice.chosen.spec
     assert repr(buffer).endswith(f"; image: uint8[84, 84] {chosen})")
 
@@ -343,8 +349,9 @@ def test_stats_tell_the_codec_of_each_field_before_and_after_it_is_chosen():
     named = {"some": Field((9, 9), np.uint8, "zstd:3"), "few": Field((9, 9), np.uint8, "delta-rle", block_frames=4)}
     buffer = RingBuffer(500, named | {"auto": Field((84, 84), np.uint8), "done": Field((), np.bool_)})
     codecs = "  some: zstd:3, blocks of 1\n  few: delta-rle, blocks of 4\n"
-    waits = "the store looks at 256 tensors first, at more while most are alike, and has 0; decide() chooses now"
-    before = f"{codecs}  auto: auto, which has not chosen yet: {waits}\n  done: uncompressed"
+    waits = "it waits for 256 more tensors; decide() chooses now"
+    undecided = codecs.replace("\n", f"; {waits}\n")
+    before = f"{undecided}  auto: auto, which has not chosen yet: {waits}\n  done: uncompressed"
     assert str(buffer.stats()) == f"{buffer.stats().summary}\n{before}"
     for step in range(300):
         images = {name: np.full(field.shape, step % 251, field.dtype) for name, field in buffer.fields.items()}
@@ -353,8 +360,50 @@ def test_stats_tell_the_codec_of_each_field_before_and_after_it_is_chosen():
     chosen = stats.fields["auto"]
     assert (chosen.codec, chosen.block_frames) == (chosen.choice.chosen.spec, chosen.choice.chosen.block_frames)
     line = f"  auto: {chosen.codec}, blocks of {chosen.block_frames}: {chosen.choice.reason}"
-    full = f"  about {stats.projected_bytes:,} bytes when full"
-    assert str(stats) == f"{stats.summary}\n{codecs}{line}\n  done: uncompressed\n{full}"
+    assert str(stats) == f"{stats.summary}\n{codecs}{line}\n  done: uncompressed"
+    assert stats.summary.endswith(f"; about {in_units(stats.projected_bytes)} when full")
+    buffer.sample(4)
+    samples = f"  {1000 * buffer.stats().sample_s:.2f} ms for a sample, the mean of 1"
+    assert repr(buffer.stats()) == f"BufferStats({stats}\n{samples})"
+
+
+def test_a_buffer_says_that_it_has_no_codec_so_far():
+    """Not that it is as large as what came, and none of what the full one takes: both will change."""
+    one = RingBuffer(1_000_000, {"frame": Field((84, 84), np.uint8), "action": Field((), np.int64)})
+    other = Field((84, 84), np.uint8, "zstd:1", decide_after=1)
+    two = RingBuffer(1000, {"frame": Field((84, 84), np.uint8), "other": other})
+    for step in range(100):
+        frame = np.full((84, 84), step, np.uint8)
+        one.append(frame=frame, action=step)
+        two.append(frame=frame, other=frame)
+    memory = f"{in_units(one.stats().total_bytes)} in memory, 706 kB uncompressed"
+    codec = "frame: uint8[84, 84] auto (it waits for 156 more tensors; decide() chooses now)"
+    assert repr(one) == (
+        f"RingBuffer(100 of 1,000,000 steps, n_envs=1\n  {memory}: nothing is compressed yet\n"
+        f"  {codec}; action: int64[])"
+    )
+    assert two.stats().summary.endswith(" in memory, 1.41 MB uncompressed: not all is compressed yet")
+    assert str(one.stores.pop().stats()).startswith("100 tensors, ")
+
+
+def test_a_buffer_without_codecs_names_no_ratio():
+    buffer = RingBuffer(1000, {"action": Field((), np.int64)})
+    buffer.append(action=1)
+    assert buffer.stats().summary == "8 bytes in memory, 8 bytes uncompressed; about 8 kB when full"
+
+
+def test_a_buffer_with_a_limit_prints_it(tmp_path):
+    noise = np.random.default_rng(0).integers(256, size=(400, 1, 84, 84), dtype=np.uint8)
+    for spill in (None, tmp_path):
+        buffer = RingBuffer(1000, {"frame": Field((84, 84), np.uint8, "raw")}, max_bytes=1_800_000, spill=spill)
+        with nullcontext() if spill else pytest.warns(UserWarning, match="reached max_bytes"):
+            for frame in noise:
+                buffer.append(frame=frame)
+        stats = buffer.stats()
+        if spill is None:
+            assert stats.summary.endswith(f"; about {stats.steps_that_fit} steps fit into max_bytes")
+        else:
+            assert f" in memory, {in_units(stats.disk_bytes)} on disk, 2.82 MB uncompressed: " in stats.summary
 
 
 def test_a_buffer_that_no_memory_has_room_for_is_refused():
@@ -518,8 +567,8 @@ def test_a_cleared_buffer_prints_the_memory_that_it_keeps(codec, n):
     buffer.clear()
     stats = buffer.stats()
     assert stats.total_bytes > 0
-    assert stats.summary == f"empty, {stats.total_bytes:,} bytes in memory"
-    assert repr(buffer).startswith(f"RingBuffer(0 of 500 steps, n_envs=1, {stats.summary}\n")
+    assert stats.summary == f"empty, {in_units(stats.total_bytes)} in memory"
+    assert repr(buffer).startswith(f"RingBuffer(0 of 500 steps, n_envs=1\n  {stats.summary}\n")
     assert str(stats).startswith(stats.summary)
 
 

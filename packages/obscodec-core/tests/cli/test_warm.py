@@ -1,14 +1,18 @@
 """The command ``obscodec warm``: what it says, and where compiled kernels are kept."""
 
+import io
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from functools import partial
 from pathlib import Path
 
 import obscodec
 import obscodec.cli.warm as cli
+import obscodec.warming as warming
 import pytest
 from counted_kernels import COUNTED
 from obscodec.kernels import KernelNames
@@ -34,9 +38,57 @@ def run(*arguments, code=None, **env):
 )
 def test_it_says_what_it_did(monkeypatch, capsys, n, said):
     new, old = ({(f"{of} {i}", "()") for i in range(count)} for of, count in (("new", n), ("old", 3)))
-    monkeypatch.setattr(cli, "warm", lambda processes: Warmed(KernelNames(new, old, set()), "/kernels", 1.5))
+    monkeypatch.setattr(cli, "warm", lambda *_: Warmed(KernelNames(new, old, set()), "/kernels", 1.5))
     assert cli.run_warm(None) == 0
     assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "shown"),
+    [
+        (
+            True,
+            "\robscodec compiles [  ] 0 of 2 parts, 0 s\robscodec compiles [  ] 0 of 2 parts, 1 s"
+            "\robscodec compiles [# ] 1 of 2 parts, 2 s\r\033[K",
+        ),
+        (False, "obscodec compiles: 0 of 2 parts, 0 s\nobscodec compiles: 1 of 2 parts, 2 s\n"),
+    ],
+)
+def test_it_shows_how_far_it_is(is_terminal, shown, monkeypatch):
+    """On a terminal in one line; for a log, which may be of a build without one, in a line for each part."""
+
+    def warm(processes, report):
+        for n, seconds in ((0, 0.0), (0, 1.2), (1, 2.1)):
+            report(n, 2, seconds)
+        return Warmed(KernelNames(set(), set(), set()), "/kernels", 2.5)
+
+    screen = io.StringIO()
+    screen.isatty = lambda: is_terminal
+    monkeypatch.setattr(cli, "warm", warm)
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert cli.run_warm() == 0
+    assert screen.getvalue() == shown
+
+
+def test_it_reports_each_part_and_while_none_is_done(monkeypatch):
+    monkeypatch.setattr(warming, "PARTS", (partial(time.sleep, 0.5), partial(time.sleep, 0.6)))
+    monkeypatch.setattr(warming, "entry_points", lambda group: [])
+    monkeypatch.setattr(warming, "_SECOND", 0.1)
+    reports = []
+    warmed = warming.warm(1, lambda *of: reports.append(of))
+    counts = [n for n, _, _ in reports]
+    assert counts == sorted(counts)
+    assert {*counts} >= {0, 1}
+    assert {n_parts for _, n_parts, _ in reports} == {2}
+    assert len(reports) > 4
+    assert all(0 <= seconds <= warmed.seconds for _, _, seconds in reports)
+
+
+def test_it_ends_with_the_error_of_a_part(monkeypatch):
+    monkeypatch.setattr(warming, "PARTS", (partial(int, "a broken part"), partial(time.sleep, 0.1)))
+    monkeypatch.setattr(warming, "entry_points", lambda group: [])
+    with pytest.raises(ValueError, match="a broken part"):
+        warming.warm(1)
 
 
 @pytest.mark.slow

@@ -196,3 +196,9 @@ def test_a_bool_that_is_stored_as_another_byte_is_true(spec: str) -> None:
     for out in (None, np.zeros((2, 4), np.bool_), np.zeros((4, 2), np.bool_).T):
         decoded = decode(EncodedTensor(encoded.stream, bools, encoded.spec), out)
         assert decoded.view(np.uint8).tolist() == [[0, 1, 1, 1], [1, 0, 0, 1]]
+
+
+def test_an_encoded_tensor_prints_its_size():
+    encoded = encode(np.zeros((84, 84), np.uint8), "zstd:3")
+    size = f"{encoded.stream.nbytes} bytes of 7.06 kB"
+    assert repr(encoded) == f"EncodedTensor(uint8[84, 84] by 'zstd:3': {size})"

@@ -58,9 +58,9 @@ def test_an_array_that_can_not_be_a_batch_is_refused() -> None:
     store = FrameStore(Layout((4,), "u1"))
     with pytest.raises(DTypeError, match=r"^expected a numpy array, .*, got TensorArray: convert it first"):
         pack(TensorArray.zeros((3,), store))  # type: ignore[arg-type]
-    with pytest.raises(ShapeError, match=r"^a batch is an array \[n, \*shape\], got a single number$"):
+    with pytest.raises(ShapeError, match=r"^a batch is an array \[n, \*shape\], got a single number: write x\[None\]$"):
         pack(np.array(3))
-    with pytest.raises(DTypeError, match=r"^batches must be some arrays \[n, \*shape\], or one, got int$"):
+    with pytest.raises(DTypeError, match=r"^batches must be some arrays \[n, \*shape\], or one, got int: write pack"):
         pack(3)  # type: ignore[arg-type]
 
 

@@ -73,7 +73,10 @@ def decide(tensors, **options):
 def test_what_is_compiled_ahead(tensors, options, spec, started, caplog):
     for _ in range(2):
         decide(tensors, **options)
-    says = f"obscodec compiles the codec {spec!r} for images, for 10 to 30 seconds, the first time only"
+    says = (
+        f"obscodec compiles the codec {spec!r} for images, for 10 to 30 seconds, the first time only; your program "
+        "goes on meanwhile; `python -m obscodec warm` compiles all kernels ahead"
+    )
     assert caplog.messages == ([] if spec is None else [says])
     assert [command[-3:] for command in started] == ([] if spec is None else [[spec, "encode", "decode"]])
 
@@ -106,8 +109,8 @@ def test_kernels_of_buffers_are_compiled_before_a_choice(who, started, monkeypat
     assert [command[-1] for command in started] == [ahead._COMPILES_BUFFERS][: who == "another process"]
     assert made == [who][: who == "this process"]
     says = (
-        "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only: observations wait "
-        "uncompressed until then"
+        "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only; your program "
+        "goes on meanwhile, and observations wait uncompressed; `python -m obscodec warm` compiles all kernels ahead"
     )
     assert caplog.messages == [says][: len(started)]  # a log says so if this process compiles
 

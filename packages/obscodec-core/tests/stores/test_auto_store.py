@@ -212,7 +212,8 @@ def test_it_decides_after_as_many_tensors_as_it_is_told(decide_after, codec):
     tensors = KINDS["noise"]()
     store = AutoStore(Layout((21, 21), np.uint8), codec=codec, decide_after=decide_after)
     before = store.append(tensors[: decide_after - 1])
-    assert repr(store) == f"AutoStore({store.layout}, undecided)"
+    waits = f"it waits for {decide_after - len(before)} more tensors; decide() chooses now"
+    assert repr(store) == f"AutoStore({store.layout}, undecided: {waits})"
     ids = np.append(before, store.append(tensors[decide_after - 1 :]))
     assert repr(store).startswith(f"AutoStore({store.layout}, FrameStore(")
     np.testing.assert_array_equal(store.read(ids), tensors)
@@ -227,6 +228,8 @@ def test_it_waits_for_tensors_that_differ():
     late, plain = AutoStore(FRAME), AutoStore(FRAME)
     late.append(black)
     assert late.choice is None
+    waits = f"it waits for tensors that differ, for {8 * N_FIRST - 300:,} at most; decide() chooses now"
+    assert late.stats().waits_for == waits
     for frame in game:
         late.append(frame[None])
     plain.append(game)
@@ -256,9 +259,9 @@ def test_max_bytes_may_have_room_for_fewer_than_it_is_told_to_look_at():
     tensors = KINDS["frames"]()
     store = AutoStore(Layout((21, 21), np.uint8), codec="zstd:1", decide_after=100, max_bytes=20 * 441)
     store.append(tensors[:19])
-    assert repr(store).endswith("undecided)")
+    assert "undecided" in repr(store)
     store.append(tensors[19:20])
-    assert not repr(store).endswith("undecided)")
+    assert "undecided" not in repr(store)
 
 
 @pytest.mark.parametrize(("codec", "by_itself"), [("delta-rle", 16), ("zstd:1", 1), ("rle", 1)])

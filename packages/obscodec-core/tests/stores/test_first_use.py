@@ -23,7 +23,10 @@ PROGRAM = textwrap.dedent(
         FrameStore(Layout((8, 8), np.uint8)).append(np.ones((1, 8, 8), np.uint8))
     """
 )
-LINE = "obscodec is compiling its kernels for this machine: 10 to 30 seconds, the first time only\n"
+LINE = (
+    "obscodec is compiling its kernels for this machine: 10 to 30 seconds, the first time only; "
+    "`python -m obscodec warm` compiles all kernels ahead\n"
+)
 
 
 @pytest.fixture(autouse=True)

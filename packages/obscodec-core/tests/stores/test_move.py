@@ -183,7 +183,7 @@ def test_a_failed_choice_shows_at_the_next_call_and_begins_anew(monkeypatch):
     with pytest.raises(RuntimeError, match=r"chosen: integer division or modulo by zero") as raised:
         store.decide()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    assert "the store looks at the first tensors when the next one comes" in store.stats().encoding
+    assert "it looks at the first tensors when the next one comes" in store.stats().encoding
     store._move.begin()
     store._move._job.wait()
     with pytest.raises(RuntimeError, match="division"):

@@ -152,7 +152,7 @@ def test_each_law_is_broken_by_some_store() -> None:
 def test_a_broken_law_is_explained() -> None:
     with pytest.raises(AssertionError) as caught:
         contract_of(CountsWhatIsGone).test_released_tensors_are_counted_down()
-    assert str(caught.value).startswith("FrameStore('raw', uint8[6, 5], block_frames=4, StoreStats(")
+    assert str(caught.value).startswith("FrameStore('raw', uint8[6, 5], block_frames=4, ")
     assert str(caught.value).endswith("): it holds 5 tensors, stats() counts 9")
     with pytest.raises(AssertionError) as caught:
         contract_of(InventsTensors).test_unknown_ids_are_refused()

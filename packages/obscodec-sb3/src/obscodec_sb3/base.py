@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import obscodec
 import torch as th
-from obscodec.arguments import as_count, as_envs, as_flag, refuse_unknown
+from gymnasium import spaces
+from obscodec.arguments import as_count, as_envs, as_flag, kind_of, refuse_unknown
 from obscodec.arrays import OPEN_READ, DeferredRead, Selection
 from obscodec.buffers import (
     LOOK_EVERY,
@@ -55,6 +56,12 @@ _DRAW = ("stable_baselines3.common.buffers", "sb3_contrib.common.maskable.", "ob
 free_in_forks(np.random.get_bit_generator().lock)  # type: ignore[attr-defined]
 
 
+def _as_space(name: str, value: object) -> object:
+    if not isinstance(value, spaces.Space):
+        raise obscodec.DTypeError(f"{name} must be a space of Gymnasium, such as env.{name}, got {kind_of(value)}")
+    return value
+
+
 class Setting(Fixed[Any]):
     """An attribute that SB3 sets before it makes arrays, and that stays as it is then: the arrays depend on it.
 
@@ -84,8 +91,8 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     buffer_size: int = Setting(as_count)  # type: ignore[assignment]
     n_envs: int = Setting(as_count, "buffer.with_envs(n_envs) makes another one")  # type: ignore[assignment]
-    observation_space: Any = Setting()
-    action_space: Any = Setting()
+    observation_space: Any = Setting(_as_space)
+    action_space: Any = Setting(_as_space)
     action_dim: int = Setting()  # type: ignore[assignment]
     codec, min_nbytes, frame_stack, budget = Option(), Option(), Option(), Option()
     decide_after, block_frames, buffer_device, heap = Option(), Option(), Option(), Option()
@@ -417,8 +424,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         return self.stats().manifest(layouts, self.size(), self.n_envs)
 
     def __repr__(self) -> str:
-        steps, stats = f"{self.size()} of {self.buffer_size} steps, n_envs={self.n_envs}", self.stats()
-        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._arrays.described(stats)})"
+        steps = f"{self.size():,} of {self.buffer_size:,} steps, n_envs={self.n_envs}"
+        return f"{type(self).__name__}({steps}\n  {self._arrays.described(self.stats())})"
 
     def _steps(self, *observations: Any) -> list[Any]:
         """Observations of all environments, checked, and as SB3's ``add`` takes them; there is room for them then."""

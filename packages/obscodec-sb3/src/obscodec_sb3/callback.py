@@ -13,7 +13,8 @@ class CompressionCallback(BaseCallback):
     ``buffer/sample_ms``, the mean time since the last record.
 
     Args:
-        every: the number of environment steps between two records; SB3 decides when it prints them.
+        every: the number of calls of ``env.step()`` between two records, as ``save_freq`` of SB3's CheckpointCallback:
+            with ``n_envs`` environments, each call is ``n_envs`` steps. SB3 decides when it prints them.
 
     Raises:
         TypeError: the algorithm has no compressed buffer; when training starts.

@@ -14,8 +14,8 @@ from typing import Any, NoReturn, Self, TypeVar, Unpack, cast
 
 import obscodec
 import torch
-from obscodec.arguments import as_count, as_envs, as_flag, refuse_unknown
-from obscodec.buffers import BufferKeywords, BufferOptions, Memory, making_room
+from obscodec.arguments import as_count, as_envs, as_flag, kind_of, refuse_unknown
+from obscodec.buffers import BufferKeywords, BufferOptions, Memory, TorchBatch, making_room
 from obscodec.devices import check_place
 from obscodec.fixed import Fixed, Option
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
@@ -23,7 +23,7 @@ from obscodec.state import State, versioned
 from obscodec.stats import BufferStats
 from obscodec.stores import Store, load_ahead
 from tensordict import is_tensor_collection
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
@@ -104,8 +104,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         DTypeError: an option is of the wrong type, or ``buffer_device`` is another GPU than ``device``.
         ShapeError: ``max_size``, ``ndim``, ``decide_after`` or ``block_frames`` is less than 1, or ``min_nbytes`` less
             than 0.
-        BackendUnavailable: ``buffer_device`` can't be used; the text names what is missing.
-        RuntimeError: torch can't use ``device``.
+        BackendUnavailable: ``device`` or ``buffer_device`` can't be used; the text names what is missing.
         TypeError: there is no such option.
 
     Example:
@@ -157,7 +156,11 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         known = [*own, *BufferKeywords.__annotations__]
         refuse_unknown(type(self).__name__, [name for name in options if name not in known], known)
         max_size, ndim = as_count("max_size", max_size), as_count("ndim", ndim)
-        super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
+        try:
+            super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
+        except (RuntimeError, TypeError, AssertionError):  # of torch, about the device
+            TorchBatch(device)  # which says what to do
+            raise
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
         given: dict[str, Any] = {
             name: {as_key(k): x for k, x in of.items()} if isinstance(of, Mapping) else of
@@ -173,7 +176,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
             )
         self.options = BufferOptions[Key](**given)
         self._given = {**vars(self.options), "max_bytes": self._memory.max_bytes, "spill": self._memory.folder}
-        new_batch = None if self.device == "auto" else lambda: torch.empty(1, device=self.device)
+        new_batch = None if self.device == "auto" else lambda: torch.empty(1, device=TorchBatch(self.device).device)
         check_place(self.options.buffer_device, self.options.heap, new_batch)
         self.continue_episodes = as_flag("continue_episodes", continue_episodes)
         self._is_loaded = False  # until an item is written
@@ -384,6 +387,9 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         )
         return self._memory.stats(stats, len(self), self.memory_bytes())
 
+    def __repr__(self) -> str:
+        return f"{super().__repr__().removesuffix(')')}, \n    size={self.stats().summary})"
+
     def manifest(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
         layouts = {
@@ -417,6 +423,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 leaf.array.clear()
 
     def _init_standard(self, data: Any) -> None:
+        others = [] if is_tensor_collection(data) else [x for x in tree_leaves(data) if not isinstance(x, torch.Tensor)]
+        if others:
+            what = f"a storage takes tensors of PyTorch, got {kind_of(others[0])}"
+            raise obscodec.DTypeError(f"{what}: convert it, as in torch.as_tensor(x)")
         self.allocate(data, {path: tuple(name for name in path if name != "next") for path in leaves(data)})
 
     def allocate(self, data: Any, groups: Mapping[Key, Hashable]) -> None:

@@ -8,7 +8,7 @@ from obscodec.buffers.drawing import Prioritized, TorchBatch
 from obscodec.buffers.estimates import estimate, part_ends, spread
 from obscodec.buffers.exploration import is_vec_env, leaves, n_envs_of, play
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
-from obscodec.buffers.memory import LOOK_EVERY, Memory, fit, in_units, making_room
+from obscodec.buffers.memory import LOOK_EVERY, Memory, fit, making_room
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.ring import RingBuffer
@@ -28,7 +28,6 @@ __all__ = [
     "TorchBatch",
     "estimate",
     "fit",
-    "in_units",
     "is_vec_env",
     "leaves",
     "making_room",

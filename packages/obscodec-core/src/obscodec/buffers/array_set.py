@@ -15,7 +15,7 @@ from obscodec.errors import CorruptStream, LayoutError, ObscodecError, SpecError
 from obscodec.layout import ArrayLike
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
-from obscodec.stats import BufferStats
+from obscodec.stats import BufferStats, StoreStats
 from obscodec.stores import Store
 
 
@@ -225,14 +225,15 @@ class ArraySet:
         )
 
     def described(self, stats: BufferStats) -> str:
-        """The fields for a reader: their layouts, and how they are kept."""
+        """The size and the fields for a reader, in two lines: their layouts, and how they are kept."""
         texts = []
         for name, field in self.fields.items():
             of, kept = stats.fields[name], f" with {field.owner}"
             if field.owner is None:
                 kept = "" if isinstance(of, int) else f" {of.codec}"
+                kept += f" ({of.waits_for})" if isinstance(of, StoreStats) and of.waits_for else ""
             texts.append(f"{name}: {field.layout}{kept}" if name else f"{field.layout}{kept}")
-        return "; ".join(texts)
+        return f"{stats.summary}\n  {'; '.join(texts)}"
 
 
 def _new_store(name: str, field: Field, threads: int | None) -> Store | None:

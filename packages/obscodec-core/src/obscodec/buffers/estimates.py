@@ -10,12 +10,12 @@ from typing import Any
 from obscodec.arguments import as_count, kind_of, says_arguments
 from obscodec.buffers.exploration import NEXT, OBSERVATION, Policy, is_space, n_envs_of, play
 from obscodec.buffers.field import Field
-from obscodec.buffers.memory import fit, in_units
+from obscodec.buffers.memory import fit
 from obscodec.buffers.ring import RingBuffer
 from obscodec.errors import DTypeError
 from obscodec.layout import Layout
 from obscodec.runtime import free_memory
-from obscodec.stats import BufferStats, StoreStats
+from obscodec.stats import BufferStats, StoreStats, in_units
 
 _LEAST_SAMPLE = 256  # as many as a store looks at before it decides
 _SAMPLE = 4096

@@ -30,7 +30,8 @@ def n_envs_of(env: object) -> int:
     if isinstance(env, str):
         raise DTypeError(f"{wanted}, got {env!r}: pass gym.make({env!r})")
     if not is_space(env) and not all(hasattr(env, name) for name in ("reset", "step", "action_space")):
-        raise DTypeError(f"{wanted}, got {kind_of(env)}")
+        of_spaces = ": pass gymnasium.spaces.Dict(x) if it has spaces" if isinstance(env, Mapping) else ""
+        raise DTypeError(f"{wanted}, got {kind_of(env)}{of_spaces}")
     return int(getattr(env, "num_envs", 1))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import among, as_option, check_kind, closest, says_arguments, warn
+from obscodec.arguments import among, as_of, as_option, check_kind, closest, says_arguments, warn
 from obscodec.errors import FieldError, ShapeError
 from obscodec.layout import ArrayLike, Layout, as_dtype, as_numbers, is_common
 from obscodec.state import State, part_of
@@ -154,7 +154,8 @@ def check_fields(fields: Mapping[str, Field]) -> None:
     """Refuse a mapping to something else than fields, and fields that can't share a store."""
     check_kind("fields", fields, Mapping, "a mapping from names to Fields, such as {'frame': Field((84, 84), 'uint8')}")
     for name, of in fields.items():
-        check_kind(f"field {name!r}", of, Field, "a Field, such as Field((84, 84), 'uint8')")
+        described = "a Field, such as Field((84, 84), 'uint8')"
+        check_kind(f"field {name!r}", of, Field, described, as_of("Field", of))
     for name, of in fields.items():
         if (owner := of.owner) is None:
             continue

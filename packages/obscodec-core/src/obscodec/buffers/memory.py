@@ -11,13 +11,12 @@ from typing import cast
 from obscodec.arguments import as_nbytes, check_kind, warn
 from obscodec.errors import HeapFull, LimitTooLow, SpecError
 from obscodec.runtime import folder_path, free_memory, is_memory_error
-from obscodec.stats import BufferStats
+from obscodec.stats import BufferStats, in_units
 from obscodec.stores import Store
 
 LOOK_EVERY = 16  # steps: a block of frames, by which the memory may exceed the limit
 _LEAST_STEPS = 16  # are always kept
 _PART, _MOST_STEPS = 256, 1024  # one drop is a part of the steps, and takes some milliseconds at most
-_UNITS = (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")
 
 
 class Memory:
@@ -190,16 +189,3 @@ def fit(least: float, most: float, free: int | None) -> str:
         return f"{there}: the full buffer fits"
     does = "does not fit" if least > free else "may not fit"
     return f"{there}: the full buffer {does}, make it smaller, or pass max_bytes, with spill=folder"
-
-
-def in_units(nbytes: float) -> str:
-    """A number of bytes for a reader.
-
-    Example:
-        >>> in_units(28_224_000_000)
-        '28.2 GB'
-    """
-    for size, unit in _UNITS:
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}" if nbytes < 1000 * size else f"{nbytes / size:,.0f} {unit}"
-    return f"{nbytes:.0f} bytes"

@@ -494,8 +494,8 @@ class RingBuffer:
         return self._set.own_stores
 
     def __repr__(self) -> str:
-        steps, stats = f"{len(self)} of {self.capacity} steps, n_envs={self.n_envs}", self.stats()
-        return f"{type(self).__name__}({steps}, {stats.summary}\n  {self._set.described(stats)})"
+        steps = f"{len(self):,} of {self.capacity:,} steps, n_envs={self.n_envs}"
+        return f"{type(self).__name__}({steps}\n  {self._set.described(self.stats())})"
 
     @overload
     def sample(self, batch: int, rng: Rng = None, **how: Unpack[Drawing]) -> dict[str, Array]: ...
@@ -551,7 +551,8 @@ class RingBuffer:
                 shape, or less room than the buffer; ``n_step`` or ``gamma`` is out of range.
             DTypeError: an argument has another type.
             FieldError: ``n_step`` finds no rewards, or no ``episode_end``.
-            SpecError: priorities are drawn with replacement only; ``to`` and ``convert`` exclude each other.
+            SpecError: priorities are drawn with replacement only; ``to`` and ``convert`` exclude each other; ``to`` is
+                no device of PyTorch.
             MissingPackage: ``to`` is given, and PyTorch is not installed.
             BackendUnavailable: PyTorch can't use the device.
         """

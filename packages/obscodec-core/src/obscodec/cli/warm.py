@@ -1,6 +1,7 @@
 """``obscodec warm``, which needs no further package, so that it runs wherever buffers do."""
 
 import sys
+from collections.abc import Callable
 
 from obscodec.kernels import UNCACHED
 from obscodec.warming import warm
@@ -8,7 +9,9 @@ from obscodec.warming import warm
 
 def run_warm(processes: int | None = None) -> int:
     """Compile all kernels, print how many and where they are, and return the exit code: 1 if one can't be kept."""
-    warmed = warm(processes)
+    warmed = warm(processes, _shown_in_place if sys.stderr.isatty() else _lines())
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\033[K")  # an empty line
     if warmed.folder is None:
         sys.stderr.write(f"nothing was compiled: {UNCACHED}\n")
         return 1
@@ -22,3 +25,23 @@ def run_warm(processes: int | None = None) -> int:
         done = f"all {loaded} kernels that buffers call are compiled already"
     sys.stdout.write(f"{done}: {warmed.folder}\n")
     return 0
+
+
+def _shown_in_place(n: int, n_parts: int, seconds: float) -> None:
+    """Show on a terminal how far the compilers are."""
+    sys.stderr.write(f"\robscodec compiles [{'#' * n:{n_parts}}] {n} of {n_parts} parts, {seconds:.0f} s")
+    sys.stderr.flush()
+
+
+def _lines() -> Callable[[int, int, float], None]:
+    """Write a line for each part that is done, for a log."""
+    said = -1
+
+    def report(n: int, n_parts: int, seconds: float) -> None:
+        nonlocal said
+        if n > said:
+            said = n
+            sys.stderr.write(f"obscodec compiles: {n} of {n_parts} parts, {seconds:.0f} s\n")
+            sys.stderr.flush()
+
+    return report

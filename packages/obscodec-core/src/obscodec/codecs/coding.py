@@ -5,6 +5,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.arguments import says_arguments
 from obscodec.codecs.auto import AUTO, is_worth, sample_of, worth_trying
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.encoded import EncodedTensor, check_encoded
@@ -19,6 +20,7 @@ def _cached_codec(spec: str, layout: Layout) -> Codec:
     return new_codec(spec, layout)
 
 
+@says_arguments
 def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
     """Encode one tensor without loss.
 
@@ -94,6 +96,7 @@ def _smallest(array: npt.NDArray[np.generic]) -> EncodedTensor:
     return _encoded(array, "raw")
 
 
+@says_arguments
 def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[np.generic]:
     """Decode one tensor, bit for bit as it was encoded.
 

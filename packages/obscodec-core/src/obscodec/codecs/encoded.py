@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from obscodec.arguments import as_nbytes, check_kind
+from obscodec.arguments import as_nbytes, check_kind, in_parts
 from obscodec.errors import CorruptStream, LayoutError, SpecError
 from obscodec.layout import Layout
 from obscodec.segments import Bytes
+from obscodec.stats import in_units
 
 _MAGIC = b"OBSC"
 _VERSION = 1
@@ -25,7 +26,7 @@ _SMALL_NBYTES = 1 << 30  # the size of an item that any message may announce
 _MOST_EXPANSION = 1 << 15  # zstd writes a block of 128 KiB as 4 bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EncodedTensor:
     """One encoded tensor.
 
@@ -40,6 +41,10 @@ class EncodedTensor:
     layout: Layout
     spec: str
     dictionary_id: int = 0
+
+    def __repr__(self) -> str:
+        size = f"{in_units(self.stream.nbytes)} of {in_units(self.layout.nbytes)}"
+        return f"EncodedTensor({self.layout} by {self.spec!r}: {size})"
 
     def to_bytes(self) -> bytes:
         """Bytes that describe themselves: header, stream and checksum, see ``docs/formats/encoded-tensor.md``.
@@ -140,4 +145,4 @@ def is_encoded(message: memoryview) -> bool:
 def check_encoded(encoded: object) -> None:
     """Raise DTypeError unless ``encoded`` is an :class:`EncodedTensor`."""
     described = "an EncodedTensor, such as encode() gives, or EncodedTensor.from_bytes() of bytes"
-    check_kind("encoded", encoded, EncodedTensor, described)
+    check_kind("encoded", encoded, EncodedTensor, described, in_parts(encoded))

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_kind, kind_of
+from obscodec.arguments import kind_of, says_arguments
 from obscodec.codecs.coding import decode, encode
 from obscodec.codecs.encoded import EncodedTensor, is_encoded
 from obscodec.errors import CorruptStream, DTypeError, ShapeError
@@ -19,6 +19,7 @@ _HEAD = struct.Struct("<QB")  # bytes of the message, axes of the batch
 _SPEC = "delta-rle|zstd:3"
 
 
+@says_arguments
 def pack(batches: ArrayLike | Iterable[ArrayLike]) -> bytes:
     """Batches of tensors as bytes; see ``docs/formats/packed.md``.
 
@@ -43,10 +44,16 @@ def pack(batches: ArrayLike | Iterable[ArrayLike]) -> bytes:
     is_array = any(hasattr(batches, name) for name in ("__array__", "__dlpack__"))
     is_array |= isinstance(batches, (bytes, bytearray, memoryview))
     several = [batches] if is_array else batches  # Python would go over the rows of an array
-    check_kind("batches", several, Iterable, "some arrays [n, *shape], or one")
-    return b"".join(_packed(batch) for batch in cast("Iterable[ArrayLike]", several))
+    remedy = "write pack([x]) or pack([x, y])"
+    if is_mapping := hasattr(several, "keys"):
+        remedy = "write pack(x.values()), and dict(zip(x.keys(), unpack(packed))) to have the names again"
+    if is_mapping or isinstance(several, str) or not isinstance(several, Iterable):
+        raise DTypeError(f"batches must be some arrays [n, *shape], or one, got {kind_of(several)}: {remedy}")
+    where = "" if is_array else "batches[{}]: "
+    return b"".join(_packed(x, where.format(k)) for k, x in enumerate(cast("Iterable[ArrayLike]", several)))
 
 
+@says_arguments
 def unpack(
     packed: bytes | bytearray | memoryview | Bytes, *, max_bytes: int | None = None
 ) -> Iterator[npt.NDArray[np.generic]]:
@@ -96,10 +103,13 @@ def _unpacked(shape: tuple[int, ...], message: EncodedTensor) -> npt.NDArray[np.
         raise CorruptStream(f"a batch of shape {shape} can't be: {error}") from error
 
 
-def _packed(x: ArrayLike) -> bytes:
-    batch = as_array(x)
+def _packed(x: ArrayLike, what: str) -> bytes:
+    try:
+        batch = as_array(x)
+    except DTypeError as error:
+        raise DTypeError(f"{what}{error}") from None
     if not batch.ndim:
-        raise ShapeError("a batch is an array [n, *shape], got a single number")
+        raise ShapeError(f"{what}a batch is an array [n, *shape], got a single number: write x[None]")
     frames = np.ascontiguousarray(batch.transpose(_order(batch.shape))).reshape(_frames(batch.shape))
     message = encode(frames, _SPEC).to_bytes()
     return _HEAD.pack(len(message), batch.ndim) + struct.pack(f"<{batch.ndim}Q", *batch.shape) + message

@@ -97,7 +97,7 @@ def available() -> dict[str, str]:
 
 def new_codec(spec: str, layout: Layout) -> Codec:
     """The codec that ``spec`` names, for items of ``layout``, on the CPU; see ``obscodec.codec``."""
-    check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+    Layout.require(layout)
     return _build(_loaded(spec), layout)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_kind, kind_of, warn
+from obscodec.arguments import kind_of, says_arguments, warn
 from obscodec.codecs import Codec, new_codec
 from obscodec.errors import BackendUnavailable, DTypeError, SpecError
 from obscodec.heap import Allocate
@@ -222,6 +222,7 @@ def codec(spec: str, layout: Layout, device: Literal["cpu"] = "cpu") -> Codec: .
 def codec(spec: str, layout: Layout, device: str) -> Any: ...
 
 
+@says_arguments
 def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
     """The codec that ``spec`` names, for items of ``layout``.
 
@@ -243,5 +244,5 @@ def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
     """
     if isinstance(device, str) and device == "cpu":
         return new_codec(spec, layout)
-    check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+    Layout.require(layout)
     return backend(device).codec(spec, layout, device)

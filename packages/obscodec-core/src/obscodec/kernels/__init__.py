@@ -5,6 +5,7 @@ Other rooms write their kernels with these names, not with those of numba. They 
 
 from obscodec.kernels.compiler import (
     UNCACHED,
+    WARM,
     KernelNames,
     cache_folder,
     compiled,
@@ -46,6 +47,7 @@ from obscodec.kernels.memory import (
 __all__ = [
     "LINE_NBYTES",
     "UNCACHED",
+    "WARM",
     "KernelNames",
     "address",
     "bools_at",

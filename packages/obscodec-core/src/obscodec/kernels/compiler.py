@@ -26,6 +26,7 @@ UNCACHED = (
     "numba finds no writable folder for compiled kernels, so each process compiles them anew, for 10 to 30 seconds: "
     "set NUMBA_CACHE_DIR to a folder that this user can write"
 )
+WARM = "`python -m obscodec warm` compiles all kernels ahead"
 COMPILING: Any = getattr(global_compiler_lock, "_lock", None)  # the lock that a thread holds while it compiles
 _LOCKS = [lock for lock in (COMPILING, getattr(getattr(lib, "_lock", None), "_lock", None)) if lock is not None]
 _LOCKING = {"numba.core.compiler_lock", "llvmlite.binding.ffi"}  # where these are taken

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_elements, kind_of
+from obscodec.arguments import check_elements, in_parts, kind_of
 from obscodec.errors import DTypeError
 from obscodec.layout.dlpack import SupportsDLPack, from_dlpack
 from obscodec.layout.dtypes import EXTENDED
@@ -42,8 +42,8 @@ def as_array(x: ArrayLike) -> npt.NDArray[np.generic]:
         return np.asarray(memoryview(x))
     except TypeError:
         raise DTypeError(
-            f"expected a numpy array, or an object with __dlpack__ or the buffer protocol, got {kind_of(x)}: "
-            "convert it first, as in numpy.asarray(x, dtype=...)"
+            f"expected a numpy array, or an object with __dlpack__ or the buffer protocol, got {kind_of(x)}"
+            f"{in_parts(x) or ': convert it first, as in numpy.asarray(x, dtype=...)'}"
         ) from None
 
 
@@ -63,6 +63,8 @@ def as_numbers(x: ArrayLike | npt.ArrayLike) -> npt.NDArray[np.generic]:
     if type(x) not in _OF_PYTHON and isinstance(x, (np.ndarray, np.generic, SupportsDLPack)):
         return as_array(x)
     check_elements(x)
+    if parts := in_parts(x):
+        raise DTypeError(f"expected an array, or numbers in lists, got {kind_of(x)}{parts}")
     try:
         return np.asarray(x)
     except (TypeError, ValueError):

@@ -101,7 +101,9 @@ def storable_of(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
         return storable(found)
     if isinstance(dtype, str):
         raise _no_dtype(dtype)
-    raise DTypeError(f"a dtype is one of numpy, or its name, such as 'uint8', got {reprlib.repr(dtype)}")
+    text = str(dtype)
+    hint = f": write {text.removeprefix('torch.')!r}" if text.startswith("torch.") else ""
+    raise DTypeError(f"a dtype is one of numpy, or its name, such as 'uint8', got {reprlib.repr(dtype)}{hint}")
 
 
 def written_dtype(name: object) -> np.dtype[np.generic]:

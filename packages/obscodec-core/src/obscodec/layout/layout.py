@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import check_elements, check_kind, kind_of
+from obscodec.arguments import as_of, check_elements, check_kind, kind_of
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.layout.dtypes import dtype_name, storable_of, written_dtype
 
@@ -47,6 +47,7 @@ class Layout:
         except TypeError:
             given: object = shape
             hint = f": write ({given},)" if type(given) is int else ""
+            hint = ": the shape comes first, then the dtype" if isinstance(dtype, (tuple, list)) else hint
             raise ShapeError(f"a shape is a tuple of whole numbers, got {reprlib.repr(given)}{hint}") from None
         if any(n < 0 for n in shape):
             raise ShapeError(f"shape {shape} has a negative axis, every axis must be 0 or more")
@@ -69,6 +70,12 @@ class Layout:
         if type(x) is not np.ndarray:
             check_kind("x", x, (np.ndarray, np.generic), "a numpy array")
         return cls(x.shape, x.dtype)
+
+    @staticmethod
+    def require(layout: object) -> None:
+        """Raise DTypeError unless ``layout`` is a Layout."""
+        described = "a Layout, such as Layout((84, 84), 'uint8')"
+        check_kind("layout", layout, Layout, described, as_of("Layout", layout))
 
     def check(self, x: npt.NDArray[np.generic]) -> None:
         """Make sure that ``x`` is ``[n, *shape]`` of this dtype, in any byte order.

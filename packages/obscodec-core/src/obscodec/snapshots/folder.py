@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final
 
 import xxhash
 
+from obscodec.arguments import check_kind
 from obscodec.errors import SnapshotError
 from obscodec.runtime import folder_path, patiently, sync
 
@@ -46,6 +47,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        check_kind("path", path, (str, os.PathLike), "a folder, such as 'checkpoints'")
         self.path = folder_path(path)
 
     def generations(self) -> dict[int, str]:

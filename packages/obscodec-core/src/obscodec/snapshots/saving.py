@@ -25,6 +25,7 @@ from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
 _WRITTEN_BY: Final = f"obscodec {version('obscodec')}"  # found here: it imports, which a forked process may wait for
+_SAVED: Final = "a RingBuffer, a Prioritized, a TensorArray or a store"
 _WRITER: Final = Background()
 
 
@@ -90,6 +91,8 @@ class Snapshot:
             SnapshotError: the folder has other files, or later generations of another buffer.
             OSError: the disk refused the generation before, or a file beside it can't be read.
         """
+        if not hasattr(saved, "arguments"):
+            raise DTypeError(f"write takes {_SAVED}, or a buffer of an adapter, got {kind_of(saved)}")
         number = self.make_way(saved, generation)
         tree, head = _parts(saved)
         if beside:
@@ -172,8 +175,10 @@ def save(saved: Saved, path: str | os.PathLike[str]) -> None:
         np.float64(1.0)
     """
     if not isinstance(saved, (RingBuffer, Prioritized, TensorArray, Store)):
-        what = "save takes a RingBuffer, a Prioritized, a TensorArray or a store"
-        raise DTypeError(f"{what}, got {kind_of(saved)}: buffers of adapters have a method save")
+        remedy = "buffers of adapters have a method save"
+        if isinstance(saved, (str, os.PathLike)):
+            remedy = "the path comes second, as in save(buffer, path)"
+        raise DTypeError(f"save takes {_SAVED}, got {kind_of(saved)}: {remedy}")
     write_snapshot(saved, path)
 
 

@@ -11,7 +11,7 @@ from inspect import signature
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, check_kind, says_arguments, warn
+from obscodec.arguments import as_count, as_option, says_arguments, warn
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.fixed import Fixed
@@ -101,7 +101,7 @@ class FrameStore(Store):
         device: str = "cpu",
         heap: str = "device",
     ) -> None:
-        check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+        Layout.require(layout)
         stack = FrameStack.of(frame_stack)
         self._frame, self._depth = (stack.frame_layout(layout), stack.depth) if stack else (layout, 1)
         self._last = stack if stack and stack.axis == -1 else None  # with the frames in the last axis
@@ -226,7 +226,8 @@ class FrameStore(Store):
 
     def __repr__(self) -> str:
         stack = f", {self.frame_stack}" if self.frame_stack else ""
-        return f"FrameStore({self.codec!r}, {self.layout}{stack}, block_frames={self.block_frames}, {self.stats()})"
+        size = self.stats().summary
+        return f"FrameStore({self.codec!r}, {self.layout}{stack}, block_frames={self.block_frames}, {size})"
 
 
 @compiled

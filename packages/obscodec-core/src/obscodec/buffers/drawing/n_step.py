@@ -23,9 +23,11 @@ class NStep(NamedTuple):
         """Of the arguments of a method, which are checked; None for none."""
         if n_step is None and gamma is None:
             return None
-        if n_step is None or gamma is None:
+        n = None if n_step is None else as_count("n_step", n_step)
+        discount = None if gamma is None else as_number("gamma", gamma, 1)
+        if n is None or discount is None:
             raise FieldError("n_step and gamma belong together: pass both, such as n_step=3, gamma=0.99")
-        return cls(as_count("n_step", n_step), as_number("gamma", gamma, 1), reward)
+        return cls(n, discount, reward)
 
     def check(self, dtype: np.dtype[np.generic]) -> None:
         """Refuse rewards that are no floats."""

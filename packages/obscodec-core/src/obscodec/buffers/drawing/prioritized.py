@@ -231,7 +231,7 @@ class Prioritized:
 
     def __repr__(self) -> str:
         numbers = f"alpha={self.alpha}, beta={self.beta}, eps={self.eps}"
-        return f"Prioritized(capacity={self.capacity}, {numbers}, {len(self)} items)"
+        return f"Prioritized(capacity={self.capacity}, {numbers}, {len(self):,} items)"
 
     def _leaves(self, numbers: Ints) -> Ints:
         first, end = self._range

@@ -1,5 +1,6 @@
 """TorchBatch: batches as tensors of PyTorch, on any of its devices."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -9,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from obscodec.buffers.field import Array
-from obscodec.errors import BackendUnavailable, MissingPackage
+from obscodec.errors import BackendUnavailable, MissingPackage, SpecError
 from obscodec.installing import install_command
 from obscodec.layout import is_common
 from obscodec.stores import Store, new_batch
 
+_INSTALL = "install one with CUDA as https://pytorch.org/get-started/locally says"
 _SMALL_NBYTES = 1 << 16  # of an array that is copied to a GPU with others
 _ALIGNMENT = 16  # of what is copied to a GPU together
 
@@ -31,11 +33,17 @@ class TorchBatch:
             raise MissingPackage(f"tensors need PyTorch: {install_command('torch')}") from None
         try:
             self.device = torch.device(device)
+        except (RuntimeError, TypeError):
+            remedy = "leave it out for arrays of numpy" if "numpy" in repr(device) else "pass 'cpu' or 'cuda'"
+            raise SpecError(f"{reprlib.repr(device)} is no device of PyTorch: {remedy}") from None
+        try:
             here = torch.empty(0, device=self.device).device
             is_current = here.type == "cuda" and here.index == torch.cuda.current_device()
             self._names = {str(here), "cuda"} if is_current else {str(here)}  # of it, for stores
-        except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
-            raise BackendUnavailable(f"PyTorch can't use the device {device!r}: {error}") from error
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            for_cpu = self.device.type == "cuda" and not torch.backends.cuda.is_built()
+            remedy = f". This PyTorch is for the CPU only: {_INSTALL}, or name the device 'cpu'" if for_cpu else ""
+            raise BackendUnavailable(f"PyTorch can't use the device {str(device)!r}: {error}{remedy}") from error
 
     def new_array(self, store: Store, n: int) -> Any:
         """An array ``[n, *shape]`` to decode tensors of a store into."""

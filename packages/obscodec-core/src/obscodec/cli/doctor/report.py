@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from obscodec.buffers import fit, in_units
+from obscodec.buffers import fit
 from obscodec.cli.doctor.paste import lines_to_paste
 from obscodec.cli.doctor.played import Played
 from obscodec.cli.doctor.trials import MILLION, FieldReport
 from obscodec.runtime import free_memory
+from obscodec.stats import in_units
 
 COLUMNS = "codec", "block", "ratio", "GB per\nmillion", "µs to\nencode", "µs to\ndecode", "exact"
 TABLE_OF_COSTS = (

@@ -45,7 +45,19 @@ from obscodec.frames.kernels.sequences import (
     RUNS,
     RUNS_NBYTES,
 )
-from obscodec.kernels import UNCACHED, address, compiled, copy, inlined, is_on_disk, load_u8, load_u64, signed, unsigned
+from obscodec.kernels import (
+    UNCACHED,
+    WARM,
+    address,
+    compiled,
+    copy,
+    inlined,
+    is_on_disk,
+    load_u8,
+    load_u64,
+    signed,
+    unsigned,
+)
 from obscodec.layout import Rows
 from obscodec.segments import Ints
 from obscodec.streams import are_equal, encode_first, encode_patch
@@ -244,4 +256,6 @@ def announce() -> None:
     if append_frames.stats.cache_path is None:
         _log.warning(f"obscodec is compiling its kernels: {UNCACHED}")
     elif not is_on_disk("obscodec.frames", append_frames.py_func.__name__):
-        _log.warning("obscodec is compiling its kernels for this machine: 10 to 30 seconds, the first time only")
+        _log.warning(
+            f"obscodec is compiling its kernels for this machine: 10 to 30 seconds, the first time only; {WARM}"
+        )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from obscodec.codecs import check_codec
 from obscodec.errors import MissingPackage
-from obscodec.kernels import cache_folder, is_on_disk, load_numba
+from obscodec.kernels import WARM, cache_folder, is_on_disk, load_numba
 from obscodec.runtime import n_processors
 from obscodec.stores.auto.candidates import CANDIDATES
 
@@ -59,7 +59,10 @@ def compile_ahead(name: str) -> None:
     missing = [what for what in order if not is_on_disk(f"obscodec.codecs.formats.images.{name}", f"{what}_items")]
     if not missing or cache_folder() is None:
         return
-    _log.warning(f"obscodec compiles the codec {name!r} for images, for 10 to 30 seconds, the first time only")
+    _log.warning(
+        f"obscodec compiles the codec {name!r} for images, for 10 to 30 seconds, the first time only; your program "
+        f"goes on meanwhile; {WARM}"
+    )
     if (process := _start(_COMPILES, name, *missing)) is not None:
         with suppress(RuntimeError):  # no more threads
             threading.Thread(target=process.wait, daemon=True).start()  # so that no ended process stays
@@ -94,8 +97,8 @@ def prepare() -> None:
     process = None if cache_folder() is None else _start(_COMPILES_BUFFERS)
     if process is not None:
         _log.warning(
-            "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only: observations "
-            "wait uncompressed until then"
+            "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only; your program "
+            f"goes on meanwhile, and observations wait uncompressed; {WARM}"
         )
         _wait(process)
     compile_here()

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_option, check_kind, says_arguments
+from obscodec.arguments import as_option, says_arguments
 from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import FrameReader, decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
@@ -93,7 +93,7 @@ class AutoStore(Store):
         device: str = StoreOptions.device,
         heap: str = StoreOptions.heap,
     ) -> None:
-        check_kind("layout", layout, Layout, "a Layout, such as Layout((84, 84), 'uint8')")
+        Layout.require(layout)
         spec = check_spec(codec)
         spec = spec if spec == "auto" else new_codec(spec, layout).spec
         more: dict[str, Any] = {"decide_after": decide_after, "block_frames": block_frames, "max_bytes": max_bytes}
@@ -246,9 +246,11 @@ class AutoStore(Store):
         if self._move.is_under_way:
             return "the first tensors are looked at in the background, once kernels are compiled; decide() waits for it"
         if self._shown.are_enough(self._first.n):  # after a failure, or a fork
-            return "the store looks at the first tensors when the next one comes; decide() chooses now"
-        more = "" if self._shown.n == self._shown.most else ", at more while most are alike"
-        return f"the store looks at {self._shown.n} tensors first{more}, and has {self._first.n}; decide() chooses now"
+            return "it looks at the first tensors when the next one comes; decide() chooses now"
+        if (more := self._shown.n - self._first.n) > 0:
+            return f"it waits for {more:,} more tensors; decide() chooses now"
+        most = self._shown.n_needed - self._first.n
+        return f"it waits for tensors that differ, for {most:,} at most; decide() chooses now"
 
     @property
     def _parts(self) -> tuple[Store, ...]:
@@ -426,5 +428,5 @@ class AutoStore(Store):
             self._members, self._newest, self._store = members, members[-1].store, members[-1].store
 
     def __repr__(self) -> str:
-        inside = "undecided" if self._store is None else repr(self._store)
+        inside = f"undecided: {self._waits_for}" if self._store is None else repr(self._store)
         return f"AutoStore({self.layout}, {inside})"

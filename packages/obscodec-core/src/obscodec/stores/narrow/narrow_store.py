@@ -138,7 +138,7 @@ class NarrowStore(Store):
         return self.codes, self.wide
 
     def __repr__(self) -> str:
-        return f"NarrowStore({self.narrow!r}, {self.codes!r}, {self.wide!r})"
+        return f"NarrowStore({self.narrow}, {self.codes!r}, {self.wide!r})"
 
 
 _CODES = "ids of narrow tensors are twice those among the codes"
