@@ -14,12 +14,50 @@ BLOCK = re.compile(r"^::: (?P<module>[\w.]+)\.(?P<name>\w+)\n(?P<options>(?: .*\
 MEMBERS = re.compile(r" members: \[(.*?)\]", re.DOTALL)
 
 # What only stores, adapters, backends, snapshots and tests call.
-JOINTS = set(
-    "allocate arguments assign_ids attach buffers_at_work changing choose config device_reader exchange "
-    "fitted follow from_arguments from_config has_device_reader has_moved load_state_dict look manifest memory_bytes "
-    "move_some new_store note_loaded obs_shape owner projected put_ids read_into refuse restore selects_items settle "
-    "spill state state_dict step_writer stores take_in to_torch watch with_others write_buffer".split()
-)
+JOINTS = {
+    "allocate",
+    "arguments",
+    "assign_ids",
+    "attach",
+    "buffers_at_work",
+    "changing",
+    "choose",
+    "config",
+    "device_reader",
+    "exchange",
+    "fitted",
+    "follow",
+    "from_arguments",
+    "from_config",
+    "has_device_reader",
+    "has_moved",
+    "load_state_dict",
+    "look",
+    "manifest",
+    "memory_bytes",
+    "move_some",
+    "new_store",
+    "note_loaded",
+    "obs_shape",
+    "owner",
+    "projected",
+    "put_ids",
+    "read_into",
+    "refuse",
+    "restore",
+    "selects_items",
+    "settle",
+    "spill",
+    "state",
+    "state_dict",
+    "step_writer",
+    "stores",
+    "take_in",
+    "to_torch",
+    "watch",
+    "with_others",
+    "write_buffer",
+}
 
 
 def listed() -> dict[type, set[str]]:
