@@ -6,6 +6,8 @@ trains PPO of Stable-Baselines3 with the hyperparameters of RL Zoo for Atari, an
 from which ``memory_table.py`` takes it.
 """
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,9 +41,9 @@ def vizdoom(scenario: str) -> Any:
     return ResizeObservation(seen, (84, 84))
 
 
-ENVIRONMENTS = {
-    **{game: lambda game=game: atari(game) for game in ("Pong", "MsPacman", "Breakout")},
-    "DefendCenter": lambda: vizdoom("DefendCenter"),
+ENVIRONMENTS: dict[str, Callable[[], Any]] = {
+    **{game: partial(atari, game) for game in ("Pong", "MsPacman", "Breakout")},
+    "DefendCenter": partial(vizdoom, "DefendCenter"),
 }
 
 

@@ -3,8 +3,8 @@
     uv run --group benchmarks benchmarks/memory_table.py
 
 plays each environment, and compresses what it gives with the codec that ``auto`` chooses. Most are played with random
-actions. Four are also played by the agents that ``agents.py`` has trained, if they are there. Sizes do not depend on the
-machine. ``--only PART`` measures the environments whose names have this part, and prints them.
+actions. Some are also played by the agents that ``agents.py`` has trained, if they are there. Sizes do not depend on
+the machine. ``--only PART`` measures the environments whose names have this part, and prints them.
 """
 
 import csv
@@ -155,8 +155,8 @@ def table(found: list[dict[str, object]]) -> str:
         "# MB per million transitions",
         "",
         f"What {N_SAMPLE:,} transitions take, extrapolated to a million; observation and next observation, action and",
-        "reward included. `optimize_memory_usage` of Stable-Baselines3 stores each observation once. Returns are the means",
-        "of the games that were played, of a hundred at most. The trained agents learned by `benchmarks/agents.py`.",
+        "reward included. `optimize_memory_usage` of Stable-Baselines3 stores each observation once. Returns are means",
+        "of the games that were played, of a hundred at most. Trained agents learned by `benchmarks/agents.py`.",
         f"Written by `uv run --group benchmarks benchmarks/memory_table.py`, with {packages}.",
         "",
         "| environment | policy | return | uncompressed | `optimize_memory_usage` | obscodec | times smaller | codec |",
