@@ -12,7 +12,17 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^ *```sh\n(?P<code>.*?)^ *```", re.MULTILINE | re.DOTALL)
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("packages/*/README.md"))]
 URL = "https://github.com/obscodec/obscodec"
-FOREIGN = ("git clone", "cd ", "apt-get ", "dpkg ", "docker ", "python FOLDER/", "pip install uv", "uv venv")
+FOREIGN = (
+    "git clone",
+    "cd ",
+    "apt-get ",
+    "dpkg ",
+    "docker ",
+    "python FOLDER/",
+    "python -m rl_zoo3.",
+    "pip install uv",
+    "uv venv",
+)
 
 
 def commands() -> list[tuple[str, str]]:
@@ -27,7 +37,9 @@ def commands() -> list[tuple[str, str]]:
 
 COMMANDS = commands()
 INSTALLS = sorted({command for _, command in COMMANDS if command.startswith("pip ") and "packages/" in command})
-OURS = sorted({command for _, command in COMMANDS if command.startswith(("obscodec ", "python -"))})
+OURS = sorted(
+    {command for _, command in COMMANDS if command.startswith(("obscodec ", "python -c ", "python -m obscodec "))}
+)
 
 
 def test_every_command_is_of_a_kind_that_is_tested() -> None:
