@@ -44,6 +44,7 @@ JOINTS = {
     "put_ids",
     "read_into",
     "refuse",
+    "require",
     "restore",
     "selects_items",
     "settle",

@@ -317,8 +317,8 @@ OTHERS = {
         DTypeError, "write takes a RingBuffer, a Prioritized, a TensorArray or a store, or a buffer of an adapter, got "
         "{kind}", [{"obs": FRAMES}, FRAMES], lambda x: Snapshot("folder").write(x)),
     "estimate(mapping)": (
-        DTypeError, "env must be an environment or a space of Gymnasium, got {kind}: pass gymnasium.spaces.Dict(x) if "
-        "it has spaces", [{"obs": 4}], estimate),
+        DTypeError, "env must be an environment or a space of Gymnasium, or a vector of environments, got {kind}: pass "
+        "gymnasium.spaces.Dict(x) if it has spaces", [{"obs": 4}], estimate),
 }  # fmt: skip
 
 

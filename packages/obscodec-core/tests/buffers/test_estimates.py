@@ -13,7 +13,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from obscodec import DTypeError, Field, RingBuffer, ShapeError
-from obscodec.buffers import fit, in_units, play
+from obscodec.buffers import fit, play
+from obscodec.stats import in_units
 
 gym.register_envs(ale_py)
 

@@ -12,11 +12,11 @@ import obscodec
 import pytest
 from new_python import run_obscodec, run_python
 from obscodec import Field, FrameStack, RingBuffer
-from obscodec.buffers import in_units
 from obscodec.cli.doctor import command
 from obscodec.cli.doctor.report import COLUMNS, TABLE_OF_COSTS, Report
 from obscodec.cli.doctor.sources import read
 from obscodec.cli.doctor.trials import MILLION, examine
+from obscodec.stats import in_units
 from rich.console import Console
 
 N = 300
