@@ -23,8 +23,8 @@ def main() -> None:
     mpl.rcParams.update(
         {"svg.hashsalt": "obscodec", "text.color": TEXT, "axes.labelcolor": TEXT, "axes.edgecolor": LINE}
     )
-    mpl.rcParams.update({"xtick.color": TEXT, "ytick.color": TEXT, "font.size": 10})
-    figure = Figure(figsize=(8, 3.4), layout="constrained", facecolor="none")
+    mpl.rcParams.update({"xtick.color": TEXT, "ytick.color": TEXT, "font.size": 12})
+    figure = Figure(figsize=(7.2, 4), layout="constrained", facecolor="none")
     axes = figure.subplots()
     axes.set_facecolor("none")
     for place, name in enumerate(reversed(SHOWN)):
@@ -34,14 +34,16 @@ def main() -> None:
         for x, colour, label in zip((raw, flag, packed), (PLAIN, FLAG, OURS), labels, strict=True):
             axes.scatter(x, place, s=60, color=colour, label=label if place == 0 else None, zorder=2)
         text = f"{packed:.2g} GB, {float(rows[name]['ratio']):.0f} times less"
-        axes.annotate(text, (packed, place), (0, 7), textcoords="offset points", fontsize=9, color=OURS)
+        axes.annotate(text, (packed, place), (0, 8), textcoords="offset points", fontsize=11, color=OURS)
     axes.set(xscale="log", xlim=(0.04, 100), ylim=(-0.6, len(SHOWN) - 0.2), xlabel="GB for a million transitions")
     axes.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     axes.set_yticks(range(len(SHOWN)), [name.split(", ")[0] for name in reversed(SHOWN)])
     axes.grid(axis="x", color=LINE, linewidth=0.5)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=3, frameon=False)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.4, 1.17), ncols=3, frameon=False, handletextpad=0, columnspacing=1
+    )
     figure.savefig(FOLDER / "memory_table.svg", metadata={"Date": None}, transparent=True)
 
 
