@@ -30,3 +30,8 @@ def test_stats_of_a_store_are_printed_in_two_lines():
     assert str(empty) == "empty\n  delta-rle, blocks of 16"
     larger = StoreStats(1, 1000, 1000, 1180, 0, 0, codec="raw", block_frames=1)
     assert larger.summary == "1 tensor, 1.18 kB in memory, 1 kB uncompressed: 1.18 times as large"
+
+
+def test_what_lies_on_the_disk_is_not_called_smaller():
+    spilled = StoreStats(1, 6_140_000, 2_300_000, 2_340_000, 0, 0, disk_bytes=4_070_000, codec="raw", block_frames=1)
+    assert spilled.summary == "1 tensor, 2.34 MB in memory, 4.07 MB on disk, 6.14 MB uncompressed"

@@ -76,3 +76,10 @@ def test_a_trained_model_plays():
     for of in (env, gym.make("CartPole-v1")):
         estimated = obscodec.estimate(of, n_sample=256, policy=lambda obs: model.predict(obs, deterministic=True)[0])
         assert estimated.is_of_policy
+
+
+def test_no_seed_leaves_the_global_generator_of_numpy():
+    env = make_vec_env(Counting, n_envs=2)
+    before = np.random.get_state()[1].copy()
+    list(play(env, 2, seed=None))
+    assert (np.random.get_state()[1] == before).all()

@@ -5,7 +5,7 @@ import re
 import reprlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
@@ -203,8 +203,9 @@ def kind_of(value: object) -> str:
 
 def in_parts(value: object) -> str:
     """The end of an error about ``value`` in the place of one array: how to pass what a mapping has; else empty."""
-    key = next(iter(value.keys()), "name") if hasattr(value, "keys") else None
-    return "" if key is None else f": pass its values one by one, such as x[{key!r}]"
+    if not isinstance(value, Mapping):
+        return ""
+    return f": pass its values one by one, such as x[{next(iter(value), 'name')!r}]"
 
 
 def as_of(name: str, value: object) -> str:

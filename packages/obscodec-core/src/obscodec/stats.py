@@ -272,7 +272,7 @@ def _size(of: StoreStats | BufferStats, stores: Sequence[StoreStats]) -> str:
         return f"empty, {in_units(of.total_bytes)} in memory" if of.total_bytes else "empty"
     on_disk = f", {in_units(of.disk_bytes)} on disk" if of.disk_bytes else ""
     size = f"{in_units(of.total_bytes)} in memory{on_disk}, {in_units(of.raw_bytes)} uncompressed"
-    if not stores:
+    if not stores or of.disk_bytes:  # what is on the disk has left memory, and is no smaller for that
         return size
     if not all(store.is_decided for store in stores):
         return f"{size}: {'not all is' if any(store.is_decided for store in stores) else 'nothing is'} compressed yet"

@@ -171,6 +171,14 @@ def test_it_refuses_what_is_no_policy():
         obscodec.estimate(Dictionaries(), policy=lambda _: 0)
     with pytest.raises(ShapeError, match=rf"^{batch} a tuple: pass lambda observations: model.predict"):
         obscodec.estimate(Dictionaries(), policy=lambda _: ([0], None))
+    with pytest.raises(ShapeError, match=rf"^{batch} list: setting an array element"):
+        obscodec.estimate(Dictionaries(), policy=lambda _: [[0], [0, 1]])
+
+
+def test_the_range_has_the_estimate():
+    space = gym.spaces.Box(0, 255, (48, 48, 1), np.uint8)
+    found = obscodec.estimate(space, n_sample=1024)
+    assert found.least_bytes <= found.nbytes <= found.most_bytes
 
 
 def test_it_refuses_what_is_no_environment():

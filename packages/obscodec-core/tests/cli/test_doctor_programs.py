@@ -33,7 +33,7 @@ def run(program, names=()):
     """Execute a program with few steps; the names that it leaves."""
     for many, few in (("1_000_000", "104"), ("1_000", "20"), ("n_steps=2048", "n_steps=64")):
         program = program.replace(many, few)
-    names = dict(names)
+    names = {"__name__": "__main__", **dict(names)}
     exec(program, names)
     return names
 
@@ -111,6 +111,8 @@ def check_storage(names, n_envs):
 def test_a_program_plays_in_a_vector_of_stable_baselines3(source, n_envs, model):
     pytest.importorskip("obscodec_sb3")
     programs = pastes(f"doctor_envs:{source}")
+    for name in BOTH - {"TorchRL"}:  # environments in processes import the program
+        assert "\nif __name__ == '__main__':\n    env = make_env()\n" in programs[name]
     check_ring(run(programs["RingBuffer"])["buffer"], n_envs)
     assert f"model = {model}, env, " in programs["Stable-Baselines3"]
     assert run(programs["Stable-Baselines3"])["model"].n_envs == n_envs

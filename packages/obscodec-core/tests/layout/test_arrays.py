@@ -2,6 +2,7 @@
 
 import array
 import re
+import types
 from collections.abc import Callable
 from typing import Protocol
 
@@ -11,7 +12,7 @@ import obscodec
 import pytest
 from obscodec import DTypeError, decode, encode
 from obscodec.layout import are_within, as_dtype
-from obscodec.layout.arrays import as_array, as_writable
+from obscodec.layout.arrays import as_array, as_numbers, as_writable
 from obscodec.layout.dlpack import from_dlpack
 
 EXPORTS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
@@ -169,3 +170,23 @@ def test_integers_that_round_up_beyond_their_range_are_refused(name, of, view):
 def test_floats_within_the_range_stay_as_they_are(name, of):
     numbers = np.array([0.0, 1.0, 96.0]).astype(obscodec.Layout((), of).dtype)
     assert as_dtype(numbers, np.dtype(name)).tolist() == [0, 1, 96]
+
+
+class Series:
+    """An array with labels, as pandas has them."""
+
+    def keys(self) -> range:
+        return range(3)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> npt.NDArray[np.float64]:
+        return np.arange(3.0)
+
+
+def test_an_array_with_labels_is_an_array() -> None:
+    assert (as_numbers(Series()) == np.arange(3.0)).all()
+
+
+@pytest.mark.parametrize("value", [dict, types.SimpleNamespace(keys=None), {}], ids=str)
+def test_what_has_keys_and_is_no_array_is_refused(value: object) -> None:
+    with pytest.raises(DTypeError, match=r"^expected a numpy array"):
+        encode(value)  # type: ignore[arg-type]

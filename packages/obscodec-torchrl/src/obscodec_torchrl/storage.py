@@ -159,7 +159,8 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         try:
             super().__init__(max_size, device=device, ndim=ndim, compilable=compilable)
         except (RuntimeError, TypeError, AssertionError):  # of torch, about the device
-            TorchBatch(device)  # which says what to do
+            if device != "auto":
+                TorchBatch(device)  # which says what to do
             raise
         self.shared_init = shared_init  # TorchRL's constructor would make locks and files for it
         given: dict[str, Any] = {

@@ -155,12 +155,14 @@ def estimate(
     n_full = -(-steps // n_envs)
     stats = parts[-1][1].projected(n, n_full)
     assert stats.projected_bytes is not None  # it has decided
+    least, most = spread(parts, n_full)
     return Estimate(
         steps,
         n * n_envs,
         {name: _of_field(name, buffer, stats, n_full / n) for name in buffer.fields},
         stats.projected_bytes,
-        *spread(parts, n_full),
+        min(least, stats.projected_bytes),
+        max(most, stats.projected_bytes),
         round(stats.raw_bytes * n_full / n),
         free_memory(),
         is_upper_bound=is_space(env),

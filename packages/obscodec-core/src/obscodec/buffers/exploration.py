@@ -50,7 +50,8 @@ def play(env: Any, n: int, seed: int | None = 0, policy: Policy | None = None) -
     is_vector, step = hasattr(env, "num_envs"), _vec_env_step if is_vec_env(env) else _step
     env.action_space.seed(seed)
     if is_vec_env(env):
-        env.seed(seed)
+        # With None, it would draw from numpy's global generator.
+        env.seed(int(np.random.default_rng().integers(1 << 31)) if seed is None else seed)
         observation = env.reset()
     else:
         observation, _ = env.reset(seed=seed)
@@ -107,7 +108,10 @@ def _action(policy: Policy, observation: Any, n_envs: int, is_vector: bool) -> A
     wanted = f"policy must return an array of actions, [{n_envs}, ...], for a batch of {n_envs} observations"
     if isinstance(actions, tuple):
         raise ShapeError(f"{wanted}, got a tuple: pass lambda observations: model.predict(observations)[0]")
-    actions = np.asarray(actions)
+    try:
+        actions = np.asarray(actions)
+    except ValueError as error:
+        raise ShapeError(f"{wanted}, got {kind_of(actions)}: {error}") from None
     if actions.shape[:1] != (n_envs,):
         raise ShapeError(f"{wanted}, got shape {actions.shape}")
     return actions if is_vector else actions[0]

@@ -9,9 +9,12 @@ from obscodec.warming import warm
 
 def run_warm(processes: int | None = None) -> int:
     """Compile all kernels, print how many and where they are, and return the exit code: 1 if one can't be kept."""
-    warmed = warm(processes, _shown_in_place if sys.stderr.isatty() else _lines())
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\033[K")  # an empty line
+    is_terminal = sys.stderr.isatty()
+    try:
+        warmed = warm(processes, _shown_in_place if is_terminal else _lines())
+    finally:
+        if is_terminal:
+            sys.stderr.write("\r\033[K")  # an empty line
     if warmed.folder is None:
         sys.stderr.write(f"nothing was compiled: {UNCACHED}\n")
         return 1

@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 import numpy as np
@@ -45,7 +45,7 @@ def pack(batches: ArrayLike | Iterable[ArrayLike]) -> bytes:
     is_array |= isinstance(batches, (bytes, bytearray, memoryview))
     several = [batches] if is_array else batches  # Python would go over the rows of an array
     remedy = "write pack([x]) or pack([x, y])"
-    if is_mapping := hasattr(several, "keys"):
+    if is_mapping := isinstance(several, Mapping):
         remedy = "write pack(x.values()), and dict(zip(x.keys(), unpack(packed))) to have the names again"
     if is_mapping or isinstance(several, str) or not isinstance(several, Iterable):
         raise DTypeError(f"batches must be some arrays [n, *shape], or one, got {kind_of(several)}: {remedy}")

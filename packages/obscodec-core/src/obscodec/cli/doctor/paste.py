@@ -109,7 +109,7 @@ def _model(fields: Sequence[FieldReport], compressed: Sequence[FieldReport], pla
     if played.kind == "environment":
         imports.append("from stable_baselines3.common.env_util import make_vec_env")
         env = f"make_vec_env(make_env, n_envs={played.n_envs})"
-    learn = f"env = {env}\n{model}\nmodel.learn({ONE_MILLION})"
+    learn = played.guarded(f"env = {env}\n{model}\nmodel.learn({ONE_MILLION})")
     return _program([*imports, *played.imports], played.setup, learn)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any, Literal, Self
 
 from obscodec.buffers import is_vec_env
@@ -60,7 +61,14 @@ class Played:
         append = f"    step = {{\n{step}\n    }}\n    buffer.append(**step)"
         n = ONE_MILLION if self.n_envs == 1 else f"{ONE_MILLION} // {self.n_envs}"
         begin, play, end = self._vec_env_lines() if self.kind == "vec_env" else self._lines()
-        return "\n".join([*begin, f"for _ in range({n}):", *play, append, *end, "batch = buffer.sample(32)"])
+        lines = "\n".join([*begin, f"for _ in range({n}):", *play, append, *end, "batch = buffer.sample(32)"])
+        return self.guarded(lines)
+
+    def guarded(self, lines: str) -> str:
+        """Lines that make environments. If these are processes, they import the program, and must not run the lines."""
+        if self.kind not in ("vec_env", "vector"):
+            return lines
+        return f"if __name__ == '__main__':\n{indent(lines, '    ')}"
 
     def _lines(self) -> tuple[list[str], list[str], list[str]]:
         """The lines before the loop, and those in it before and after a step is stored."""
