@@ -403,7 +403,7 @@ def test_a_buffer_with_a_limit_prints_it(tmp_path):
         if spill is None:
             assert stats.summary.endswith(f"; about {stats.steps_that_fit} steps fit into max_bytes")
         else:
-            assert f" in memory, {in_units(stats.disk_bytes)} on disk, 2.82 MB uncompressed: " in stats.summary
+            assert f" in memory, {in_units(stats.disk_bytes)} on disk, 2.82 MB uncompressed; " in stats.summary
 
 
 def test_a_buffer_that_no_memory_has_room_for_is_refused():
