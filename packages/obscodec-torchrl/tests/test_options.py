@@ -35,11 +35,7 @@ def test_a_pytorch_for_the_cpu_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch, "empty", without_cuda)
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
-    text = (
-        "PyTorch can't use the device 'cuda': Torch not compiled with CUDA enabled. This PyTorch is for the CPU only: "
-        "install one with CUDA as https://pytorch.org/get-started/locally says, or name the device 'cpu'"
-    )
-    with pytest.raises(obscodec.BackendUnavailable, match=f"^{re.escape(text)}$"):
+    with pytest.raises(obscodec.BackendUnavailable, match=r"^PyTorch can't use the device 'cuda': .* install one with"):
         CompressedStorage(N, device="cuda")
 
 
