@@ -101,6 +101,7 @@ def test_the_files_hold_what_was_found(whole: tuple[subprocess.CompletedProcess[
     assert "obscodec_cupy" in facts["backends"]
     for part in ("codecs", "gather", "memcheck"):
         assert all(row["ok"] for row in content(results, part)["rows"])
+    assert any("84x84" in row["check"] for row in content(results, "memcheck")["rows"])
     times = content(results, "times")["rows"]
     ways = {"device heap, uint8", "pinned heap, uint8", "device heap, float32 scaled", "device heap, uint8 shifted"}
     graphs = [row for row in times if row.get("table") == "graph"]

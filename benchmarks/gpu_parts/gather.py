@@ -54,6 +54,7 @@ def _cases(tiny: bool) -> Iterator[Case]:
     yield _case("int16 frames of 9x12", wide, 0, "delta-rle")
     if tiny:
         yield _case("drawn frames of 8x16", drawn(n, (8, 16)), 0, "delta-rle")  # in units of 16 bytes
+        yield _case("drawn frames of 84x84", drawn(n), 0, "delta-rle")  # what the sanitizers must see, too
         return
     yield _case("frames of 9x12, the stack along the last axis", small, -1, "delta-rle")
     yield _case("uncompressed frames of 9x12", small, 0, "raw")
