@@ -24,6 +24,7 @@ from obscodec import (
 )
 from obscodec.codecs import Codec, codec_from_config
 from obscodec.devices import backends
+from obscodec.installing import install_command
 from obscodec.segments import Segments
 
 FOUR = Layout((4,), "uint8")
@@ -255,9 +256,8 @@ def test_a_missing_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         raises(
             BackendUnavailable,
-            "device 'cuda' needs obscodec-cupy, which is not installed: in a checkout of "
-            "https://github.com/obscodec/obscodec, pip install packages/obscodec-core "
-            "'packages/obscodec-cupy[cuda12]', or [cuda13], for the CUDA version of the driver",
+            "device 'cuda' needs obscodec-cupy, which is not installed: "
+            f"{install_command('obscodec-cupy[cuda12]')}, or [cuda13], for the CUDA version of the driver",
             lambda: codec("rle", FOUR, "cuda"),
         )
     finally:

@@ -66,15 +66,15 @@ def test_a_module_for_a_package_that_is_missing_says_what_to_install(name: str, 
     assert run(code) == text
 
 
-def test_packages_of_this_project_are_installed_from_a_checkout() -> None:
-    for package, folders in [
-        ("obscodec", "packages/obscodec-core"),
-        ("obscodec[cli]", "'packages/obscodec-core[cli]'"),
-        ("obscodec-torchrl", "packages/obscodec-core packages/obscodec-torchrl"),
-        ("obscodec-cupy[cuda13]", "packages/obscodec-core 'packages/obscodec-cupy[cuda13]'"),
-    ]:
-        checkout = "in a checkout of https://github.com/obscodec/obscodec, "
-        assert install_command(package) == f"{checkout}pip install {folders}"
+def test_packages_of_this_project_are_installed_from_git() -> None:
+    def of(package: str, folder: str) -> str:
+        return f'"{package} @ git+https://github.com/obscodec/obscodec#subdirectory=packages/{folder}"'
+
+    core = of("obscodec", "obscodec-core")
+    assert install_command("obscodec") == f"pip install {core}"
+    assert install_command("obscodec[cli]") == f"pip install {of('obscodec[cli]', 'obscodec-core')}"
+    for package in ("obscodec-torchrl", "obscodec-cupy[cuda13]"):
+        assert install_command(package) == f"pip install {core} {of(package, package.partition('[')[0])}"
 
 
 def install(folder: Path, entry_points: str) -> None:

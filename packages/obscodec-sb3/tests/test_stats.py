@@ -58,7 +58,7 @@ def test_stats_count_the_observations_of_each_key():
     assert (image.codec, image.block_frames) == ("delta-rle|lz4:6", 16)
     assert str(stats).splitlines()[1:] == [
         f"  image: delta-rle|lz4:6, blocks of 16: {image.choice.reason}",
-        "  vector: uncompressed",
+        "  vector: uncompressed: under 1 KiB, or without a codec",
         f"  {1000 * stats.sample_s / 2:.2f} ms for a sample, the mean of 2",
     ]
 

@@ -2,17 +2,16 @@
 
 import shlex
 
-_CHECKOUT = "in a checkout of https://github.com/obscodec/obscodec, "
-_CORE = "obscodec-core"
+_GIT = "git+https://github.com/obscodec/obscodec#subdirectory=packages"
+_CORE = "obscodec"
 # The packages of this project, which are on no index yet, and their folders.
-OURS = {"obscodec": _CORE, **{name: name for name in ("obscodec-cupy", "obscodec-sb3", "obscodec-torchrl")}}
+OURS = {_CORE: "obscodec-core", **{name: name for name in ("obscodec-cupy", "obscodec-sb3", "obscodec-torchrl")}}
 
 
 def install_command(package: str) -> str:
     """What to type to install a package, which may be named with extras or versions."""
-    name, bracket, extras = package.partition("[")
+    name = package.partition("[")[0]
     if name not in OURS:
         return f"pip install {shlex.quote(package)}"
-    own = f"packages/{OURS[name]}{bracket}{extras}"
-    needed = [own] if OURS[name] == _CORE else [f"packages/{_CORE}", own]
-    return f"{_CHECKOUT}pip install {shlex.join(needed)}"
+    named = {_CORE: _CORE, name: package}  # the others need the core
+    return " ".join(["pip install", *(f'"{of} @ {_GIT}/{OURS[key]}"' for key, of in named.items())])

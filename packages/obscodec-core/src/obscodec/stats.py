@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 _UNITS = (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")
+_PLAIN = "uncompressed: under 1 KiB, or without a codec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ class BufferStats:
     def __str__(self) -> str:
         names: dict[str, list[str]] = {}  # of fields that are encoded together
         for name, held in self.fields.items():
-            names.setdefault("uncompressed" if isinstance(held, int) else held.encoding, []).append(name)
+            names.setdefault(_PLAIN if isinstance(held, int) else held.encoding, []).append(name)
         lines = [f"  {', '.join(some)}: {how}" if any(some) else f"  {how}" for how, some in names.items()]
         mean_ms = 1000 * self.sample_s / max(self.n_samples, 1)
         samples = [f"  {mean_ms:.2f} ms for a sample, the mean of {self.n_samples:,}"] if self.n_samples else []

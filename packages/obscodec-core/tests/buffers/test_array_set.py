@@ -77,7 +77,8 @@ def test_stats_count_every_array_and_every_store_once():
     empty = replace(store, reserved_bytes=0, table_bytes=0, dictionary_bytes=0)
     small = replace(stats, raw_bytes=1_240_000, fields={"obs": empty}, waiting_bytes=124_000, id_bytes=0, other_bytes=0)
     assert small.summary == "124 kB in memory, 1.24 MB uncompressed: 10.0 times smaller"
-    assert str(stats) == f"{stats.summary}\n  obs, next_obs: {store.encoding}\n  vector: uncompressed"
+    plain = "  vector: uncompressed: under 1 KiB, or without a codec"
+    assert str(stats) == f"{stats.summary}\n  obs, next_obs: {store.encoding}\n{plain}"
 
 
 def test_fields_take_options_for_all_or_for_some():

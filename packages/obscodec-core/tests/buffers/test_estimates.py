@@ -164,6 +164,11 @@ def test_it_refuses_what_is_no_policy():
     wanted = "policy must be a function from a batch of observations to a batch of actions, or None, got"
     with pytest.raises(DTypeError, match=rf"^{wanted} str$"):
         obscodec.estimate(Dictionaries(), policy="random")
+    model = type("PPO", (), {"predict": lambda self, observations: ([0], None)})()
+    with pytest.raises(
+        DTypeError, match=rf"^{wanted} PPO: pass lambda observations: model.predict\(observations\)\[0\]$"
+    ):
+        obscodec.estimate(Dictionaries(), policy=model)
     with pytest.raises(DTypeError, match=rf"^{wanted} a space to play in$"):
         obscodec.estimate(Dictionaries.observation_space, policy=lambda _: [0])
     batch = re.escape("policy must return an array of actions, [1, ...], for a batch of 1 observations, got")

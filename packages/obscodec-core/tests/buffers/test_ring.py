@@ -351,7 +351,8 @@ def test_stats_tell_the_codec_of_each_field_before_and_after_it_is_chosen():
     codecs = "  some: zstd:3, blocks of 1\n  few: delta-rle, blocks of 4\n"
     waits = "it waits for 256 more tensors; decide() chooses now"
     undecided = codecs.replace("\n", f"; {waits}\n")
-    before = f"{undecided}  auto: auto, which has not chosen yet: {waits}\n  done: uncompressed"
+    plain = "done: uncompressed: under 1 KiB, or without a codec"
+    before = f"{undecided}  auto: auto, which has not chosen yet: {waits}\n  {plain}"
     assert str(buffer.stats()) == f"{buffer.stats().summary}\n{before}"
     for step in range(300):
         images = {name: np.full(field.shape, step % 251, field.dtype) for name, field in buffer.fields.items()}
@@ -360,7 +361,7 @@ def test_stats_tell_the_codec_of_each_field_before_and_after_it_is_chosen():
     chosen = stats.fields["auto"]
     assert (chosen.codec, chosen.block_frames) == (chosen.choice.chosen.spec, chosen.choice.chosen.block_frames)
     line = f"  auto: {chosen.codec}, blocks of {chosen.block_frames}: {chosen.choice.reason}"
-    assert str(stats) == f"{stats.summary}\n{codecs}{line}\n  done: uncompressed"
+    assert str(stats) == f"{stats.summary}\n{codecs}{line}\n  {plain}"
     assert stats.summary.endswith(f"; about {in_units(stats.projected_bytes)} when full")
     buffer.sample(4)
     samples = f"  {1000 * buffer.stats().sample_s:.2f} ms for a sample, the mean of 1"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from obscodec.arguments import as_count, kind_of, says_arguments
-from obscodec.buffers.exploration import NEXT, OBSERVATION, Policy, is_space, n_envs_of, play
+from obscodec.buffers.exploration import NEXT, OBSERVATION, OF_MODEL, Policy, is_space, n_envs_of, play
 from obscodec.buffers.field import Field
 from obscodec.buffers.memory import fit
 from obscodec.buffers.ring import RingBuffer
@@ -138,8 +138,10 @@ def estimate(
         True
     """
     n_envs, steps = n_envs_of(env), as_count("steps", steps)
+    wanted = "policy must be a function from a batch of observations to a batch of actions, or None"
+    if hasattr(policy, "predict"):
+        raise DTypeError(f"{wanted}, got {kind_of(policy)}: {OF_MODEL}")
     if policy is not None and (is_space(env) or not callable(policy)):
-        wanted = "policy must be a function from a batch of observations to a batch of actions, or None"
         raise DTypeError(f"{wanted}, got {'a space to play in' if callable(policy) else kind_of(policy)}")
     n = -(-as_count("n_sample", n_sample, _LEAST_SAMPLE) // n_envs)
     buffer: RingBuffer | None = None

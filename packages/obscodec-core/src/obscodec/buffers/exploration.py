@@ -12,6 +12,7 @@ from obscodec.errors import DTypeError, ShapeError
 Array = npt.NDArray[np.generic]
 Policy = Callable[[Any], npt.ArrayLike]
 OBSERVATION, NEXT = "observation", "next observation"
+OF_MODEL = "pass lambda observations: model.predict(observations)[0]"  # the policy of a model of Stable-Baselines3
 
 
 def is_space(x: object) -> bool:
@@ -107,7 +108,7 @@ def _action(policy: Policy, observation: Any, n_envs: int, is_vector: bool) -> A
     actions = policy(observation if is_vector else _batched(observation))
     wanted = f"policy must return an array of actions, [{n_envs}, ...], for a batch of {n_envs} observations"
     if isinstance(actions, tuple):
-        raise ShapeError(f"{wanted}, got a tuple: pass lambda observations: model.predict(observations)[0]")
+        raise ShapeError(f"{wanted}, got a tuple: {OF_MODEL}")
     try:
         actions = np.asarray(actions)
     except ValueError as error:

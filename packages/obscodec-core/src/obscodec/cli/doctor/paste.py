@@ -101,15 +101,15 @@ def _model(fields: Sequence[FieldReport], compressed: Sequence[FieldReport], pla
     )
     buffer = f"Compressed{'Dict' if is_dictionary else ''}{of_kind.capitalize()}Buffer"
     kwargs = f"{of_kind}_buffer_class={buffer}, {of_kind}_buffer_kwargs=dict({_arguments(options)})"
-    model = f"{said}model = {algorithm}({policy!r}, env, {size}, {kwargs})"
+    model = f"{said}model = {algorithm}({policy!r}, env, {size}, {kwargs}, verbose=1)"
     imports = [f"from obscodec_sb3 import {buffer}", f"from stable_baselines3 import {algorithm}"]
     if played is None or played.kind not in ("environment", "vec_env"):
         return _program(imports, f"# env is your environment\n{model}")
-    env = "make_env()"
+    env, imports[0] = "make_env()", f"from obscodec_sb3 import {buffer}, CompressionCallback"
     if played.kind == "environment":
         imports.append("from stable_baselines3.common.env_util import make_vec_env")
         env = f"make_vec_env(make_env, n_envs={played.n_envs})"
-    learn = played.guarded(f"env = {env}\n{model}\nmodel.learn({ONE_MILLION})")
+    learn = played.guarded(f"env = {env}\n{model}\nmodel.learn({ONE_MILLION}, callback=CompressionCallback())")
     return _program([*imports, *played.imports], played.setup, learn)
 
 
