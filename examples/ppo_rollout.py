@@ -102,7 +102,7 @@ def main(
         for batch, indices in buffer.epochs(
             batch_size, seed + update, n_epochs=n_epochs, to=device, return_indices=True
         ):
-            place = np.divmod(indices - buffer.indices.start, n_envs)  # steps and environments
+            place = np.divmod(indices - buffer.indices[0], n_envs)  # steps and environments
             advantage = torch.from_numpy(gained[place]).to(device)
             expected = torch.from_numpy((gained + values)[place]).to(device)
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)

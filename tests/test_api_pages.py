@@ -36,6 +36,7 @@ JOINTS = {
     "manifest",
     "memory_bytes",
     "move_some",
+    "new_items",
     "new_store",
     "note_loaded",
     "obs_shape",

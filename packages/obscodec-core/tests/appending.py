@@ -63,9 +63,9 @@ class Appending:
 
     def check(self, what: str) -> None:
         """The last step was appended as a whole, or not at all."""
-        if self.buffer._n_appended > len(self.steps):
+        if self.buffer._clock.appended > len(self.steps):
             self.steps.append(dict(self._given))
-        assert self.buffer._n_appended == len(self.steps), what
+        assert self.buffer._clock.appended == len(self.steps), what
         for name, found in self.buffer[:].items():
             expected = [step[name] for step in self.steps[-self.buffer.capacity :]]
             np.testing.assert_array_equal(found, expected, err_msg=what)

@@ -253,7 +253,9 @@ def test_an_index_is_valid_until_its_step_is_overwritten():
             np.testing.assert_array_equal(found[name], array[~gone])
         if gone.any():
             stored = f"^steps with the indices {buffer.indices.start} to {buffer.indices.stop - 1} are stored, got "
-            with pytest.raises(SlotError, match=f"{stored}{indices.min()} to {indices.max()}: earlier ones are overw"):
+            with pytest.raises(
+                SlotError, match=f"{stored}{indices[gone].min()} to {indices[gone].max()}: earlier ones are overw"
+            ):
                 buffer.take(indices)
         buffer.append(**more[k])
     assert gone.sum() > 25

@@ -247,13 +247,13 @@ def test_an_append_that_is_interrupted_stores_a_step_or_none(spills, tmp_path):
     fill(buffer, steps, 320)
 
     def prepare():
-        while buffer._n_appended % LOOK_EVERY:  # the next one looks at the memory
+        while buffer._clock.appended % LOOK_EVERY:  # the next one looks at the memory
             fill(buffer, steps, 1)
         steps.append(step(len(steps), 2))
         return lambda: buffer.append(**steps[-1])
 
     for _ in at_every_line(prepare):
-        del steps[buffer._n_appended :]
+        del steps[buffer._clock.appended :]
         last = steps[len(steps) - len(buffer) :]
         np.testing.assert_array_equal(buffer[:]["reward"], np.stack([of["reward"] for of in last]))
         np.testing.assert_array_equal(buffer[:3]["next"], np.stack([of["next"] for of in last[:3]]))

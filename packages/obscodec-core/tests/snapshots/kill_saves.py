@@ -29,7 +29,7 @@ def play(path: Path, keep: int) -> None:
     loaded = obscodec.load(path, continue_episodes=True)
     snapshot = Snapshot(path, keep=keep)
     while True:
-        for n in range(loaded._n_appended, MOST, STEP):
+        for n in range(loaded._clock.appended, MOST, STEP):
             append(loaded, n, n + STEP)
             snapshot.write(loaded)
         snapshot.wait()
@@ -59,7 +59,7 @@ def kill_saves(n_kills: int, seed: int, path: Path) -> int:
         assert generations[-1] >= last
         for generation in generations:
             loaded = obscodec.load(path, generation=generation, mmap=rng.random() < 0.3, continue_episodes=True)
-            check_equal_rings(rings[loaded._n_appended], loaded)
+            check_equal_rings(rings[loaded._clock.appended], loaded)
         last = generations[-1]
     return last - begin
 

@@ -154,7 +154,7 @@ def large(n=30_000):
     """A buffer whose array lies in pages."""
     buffer = obscodec.RingBuffer(n, {"x": obscodec.Field((), np.float64)})
     buffer._arrays["x"][:n, 0] = np.random.default_rng(0).random(n)
-    buffer._n_appended = n
+    buffer._clock.appended = n
     return buffer
 
 

@@ -29,7 +29,7 @@ def filled(n_steps, end):
 def check_folder(folder, before, after, place):
     """The folder has one of two rings; which."""
     loaded = obscodec.load(folder)
-    is_after = loaded._n_appended == after._n_appended
+    is_after = loaded._clock.appended == after._clock.appended
     check_equal_rings(after if is_after else before, loaded)
     assert not list(folder.glob("*.tmp")), place
     return is_after
@@ -66,7 +66,7 @@ def test_a_state_that_is_interrupted_changes_nothing(tmp_path):
 
     for place in at_every_line(prepare, STEP):
         n_interrupts += 1
-        assert buffers[0]._n_appended == N_AFTER, place
+        assert buffers[0]._clock.appended == N_AFTER, place
         obscodec.save(buffers[0], tmp_path)
         check_folder(tmp_path, expected, expected, place)
     assert n_interrupts > 200 // STEP
@@ -107,8 +107,8 @@ def test_control_c_at_any_time(tmp_path):
             save_s *= 1.1 if 4 * n_saved < n_interrupts else 1
             if Folder(tmp_path).generations():
                 loaded = obscodec.load(tmp_path)
-                check_equal_rings(rings[loaded._n_appended], loaded)
-            assert buffer._n_appended == n
+                check_equal_rings(rings[loaded._clock.appended], loaded)
+            assert buffer._clock.appended == n
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)

@@ -98,7 +98,7 @@ def test_stacks_that_are_listed_are_counted(monkeypatch):
 def test_a_ring_counts_beyond_every_integer_of_a_processor(n_appended):
     fields = {"frame": Field(FRAME.shape, np.uint8, "delta-rle", min_nbytes=0), "k": Field((), np.int64)}
     ring = RingBuffer(7, fields)
-    ring._n_appended = n_appended - n_appended % ring._n_rows  # a whole number of laps
+    ring._clock.appended = n_appended - n_appended % ring._clock.n_rows  # a whole number of laps
     frames = played(60)
     for k in range(60):
         ring.append(frame=frames[k], k=k)
@@ -108,7 +108,7 @@ def test_a_ring_counts_beyond_every_integer_of_a_processor(n_appended):
             np.testing.assert_array_equal(ring[:]["frame"][:, 0], frames[last])
             sampled = ring.sample(20, k)
             np.testing.assert_array_equal(sampled["frame"], frames[sampled["k"]])
-    assert ring._n_appended > n_appended
+    assert ring._clock.appended > n_appended
 
 
 def test_guards_are_counted_beyond_every_integer_of_a_processor():

@@ -95,26 +95,26 @@ class ArraySet:
         self._n_waiting = dict(Counter(self.owners[of] for _, of in self._arrays))
         return made
 
-    def step(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
-        """``value`` as a step of all environments, ``[n_envs, *shape]``; see ``Field.fitted``, for errors, too.
+    def step(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None = None) -> Array:
+        """``value`` as a step of all environments, or of ``n_envs``, ``[n_envs, *shape]``; see ``Field.fitted``.
 
         For a compressed field on a GPU, ``value`` may also be an array on that GPU; it is downloaded.
         """
         shape, dtype = self._rows[field]
-        if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
+        if n_envs is None and type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
             return value
-        return self._fitted(field, value)
+        return self._fitted(field, value, n_envs)
 
-    def steps(self, field: str, value: ArrayLike | npt.ArrayLike) -> Array:
-        """``value`` as many steps of all environments, ``[n_steps, n_envs, *shape]``; see :meth:`step`."""
-        return self._fitted(field, value, many=True)
+    def steps(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None = None) -> Array:
+        """``value`` as many steps, ``[n_steps, n_envs, *shape]``; see :meth:`step`."""
+        return self._fitted(field, value, n_envs, many=True)
 
-    def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike, *, many: bool = False) -> Array:
+    def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None, *, many: bool = False) -> Array:
         store = self.stores[field]
         if store is not None:
             value = from_device(store.device, value)
         try:
-            return self.fields[field].fitted(value, self.n_envs, many=many)
+            return self.fields[field].fitted(value, self.n_envs if n_envs is None else n_envs, many=many)
         except LayoutError as error:
             raise _of_field(field, error) from None
 

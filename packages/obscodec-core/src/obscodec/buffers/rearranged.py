@@ -61,13 +61,14 @@ class Rearranged(NamedTuple):
             n_envs: how many environments it has.
             n_columns: how many environments there will be.
             capacity: for how many steps of each of these there is room, besides those that only stacks need.
-            scan: see ``Ends.up_to``.
+            scan: called with steps ``i64[n]``; it returns ``bool[n, n_envs]`` twice: whether an episode ends with the
+                step, and whether it belongs to the episode.
             before: called with steps and their environments, ``i64[n]``; returns how many steps before each its stack
                 has. Then places may stay empty. With None, all places of the rows are filled: fewer than
                 ``n_columns`` of the oldest steps are left out.
             reach: how many steps before another one a stack has at most.
         """
-        parts = Episodes.between(Ends().up_to(0, n_steps, scan), 0, n_steps, n_envs)
+        parts = Episodes.between(Ends().up_to(0, n_steps, lambda back: scan(back + n_steps)), 0, n_steps, n_envs)
         order = np.lexsort((parts.envs, parts.begin))
         envs, first, end = parts.envs[order], parts.begin[order], parts.end[order]
         n_left_out = 0 if before else int((end - first).sum()) % n_columns

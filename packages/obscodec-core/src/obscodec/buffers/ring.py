@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, check_kind, kind_of, says_arguments
 from obscodec.arrays import Index
 from obscodec.buffers.array_set import ArraySet
+from obscodec.buffers.clock import Clock
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
 from obscodec.buffers.field import Array, Field, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
@@ -26,11 +28,10 @@ from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import LockOrder, PicklableLock, says_errors, says_memory_error
 from obscodec.segments import Ints
-from obscodec.state import State, number_of, part_of, versioned
+from obscodec.state import State, part_of, versioned
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
-_MOST_INDICES = 1 << 62  # of steps and environments; numpy counts to twice as many
 _APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call it
 _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 _TRUNCATED = "trunc"  # begins the name of the flag that is true where an episode ended, but its task did not
@@ -138,83 +139,92 @@ class RingBuffer:
         stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
         self._memory = Memory(max_bytes, spill, [field.heap for field in self._set.fields.values()])
         self.max_bytes, self.spill = self._memory.max_bytes, self._memory.folder
-        # Steps before the oldest one, of which its stack is made.
-        self._n_before = max(self.stack.values(), default=1) - 1
-        # One row more than steps: the next step is written into the row without a step, then counted in one line.
-        self._n_rows = self.capacity + self._n_before + 1
+        # Of the steps before the oldest one, its stack is made.
+        self._clock = Clock(self.capacity, max(self.stack.values(), default=1) - 1, self.n_envs)
         n_sharing = Counter(self._set.owners.values())
         with making_room(lambda: self.capacity * self.n_envs):
             self._arrays = {
-                name: self._set.zeros(name, name, self._n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
+                name: self._set.zeros(name, name, self._clock.n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
                 for name, owner in self._set.owners.items()
             }
         self._reader = StepReader(self._set.fields, self._arrays, stacks, self.episode_end, mask)
         self._drawer = StepDrawer(self._reader, self.capacity, knows_ends=bool(self.episode_end))
         self._memory.check(self.capacity, self._set.memory_bytes)
         self._lock = PicklableLock(LockOrder.BUFFER)
-        self._n_appended = 0
-        self._is_half_written = False  # the row of the next step
-        self._first = 0  # no step before this one can be drawn, for want of bytes
-        self._earliest = 0  # none before this one belongs to a stack
-        self._released = 0  # and none before this one has tensors
+        self._is_half_written = False  # the rows of the next step
+        self._n_looks = -1  # at the memory, once in LOOK_EVERY steps
 
     @says_memory_error
-    def append(self, *unnamed: Never, **values: ArrayLike | npt.ArrayLike) -> None:
-        """Store one step of all environments. A refused call changes nothing.
+    def append(self, *unnamed: Never, envs: npt.ArrayLike | None = None, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Store one step of all environments, or of some. A refused call changes nothing.
+
+        Environments that do not step together, such as EnvPool's asynchronous ones, have steps of their own: stacks,
+        n-step returns, sequences and ``capacity`` go by those of each.
 
         Args:
             *unnamed: nothing: each value has the name of its field. Pass a dictionary as ``append(**step)``.
-            **values: for each field ``[n_envs, *shape]``, or ``[*shape]`` if there is one environment; a numpy array,
-                an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to a narrower float;
-                any other change of dtype must keep every value. A compressed field on a GPU also takes an array on
-                that GPU, and downloads it.
+            envs: the environments that the values are of, each once, ``i64[n]``, or the number of one; None for all. If
+                a field has this name, it is that field, and all environments step together.
+            **values: for each field ``[n_envs, *shape]``, or ``[n, *shape]`` with ``envs``, or ``[*shape]`` of one
+                environment; a numpy array, an array with DLPack (a torch CPU tensor), or numbers. Floats are rounded to
+                a narrower float; any other change of dtype must keep every value. A compressed field on a GPU also
+                takes an array on that GPU, and downloads it.
 
         Raises:
             FieldError: a field is missing, or unknown.
-            ShapeError: a value has another shape.
+            ShapeError: a value has another shape; or there is no such environment, or it is named twice.
             DTypeError: the dtype of a field would change a number; or a value has no name.
             HeapFull: there is not enough room below the ``max_bytes`` of a field, or of the buffer for its newest
                 steps; or the GPU has no room for earlier steps, which go on waiting on the CPU.
             OSError: blocks can't be written to the folder ``spill``.
         """
-        self._check_fields("append", unnamed, values)
-        self._append({name: self._set.step(name, value) for name, value in values.items()})
+        chosen, order = self._check_step("append", unnamed, envs, values)
+        n = None if order is None else len(order)
+        step = {name: self._set.step(name, value, n) for name, value in values.items()}
+        self._append(step if order is None else {name: value[order] for name, value in step.items()}, chosen)
 
     @says_memory_error
-    def extend(self, *unnamed: Never, **values: ArrayLike | npt.ArrayLike) -> None:
+    def extend(self, *unnamed: Never, envs: npt.ArrayLike | None = None, **values: ArrayLike | npt.ArrayLike) -> None:
         """Store many steps, the oldest first. All are checked before the first one is stored.
 
         An exception while they are stored, such as HeapFull, leaves the steps before it in the buffer.
 
         Args:
             *unnamed: nothing, see :meth:`append`.
-            **values: for each field ``[n_steps, n_envs, *shape]``, or ``[n_steps, *shape]`` if there is one
-                environment, as :meth:`append` takes them.
+            envs: see there.
+            **values: for each field ``[n_steps, n_envs, *shape]``, or ``[n_steps, n, *shape]`` with ``envs``, or
+                ``[n_steps, *shape]`` of one environment, as :meth:`append` takes them.
 
         Raises:
             ShapeError: a value has another shape, or two fields have different numbers of steps.
             Exception: see :meth:`append`.
         """
-        self._check_fields("extend", unnamed, values)
-        steps = {name: self._set.steps(name, value) for name, value in values.items()}
+        chosen, order = self._check_step("extend", unnamed, envs, values)
+        n = None if order is None else len(order)
+        steps = {name: self._set.steps(name, value, n) for name, value in values.items()}
         if len(numbers := {len(of_field) for of_field in steps.values()}) > 1:
             found = ", ".join(f"{name} {len(of_field)}" for name, of_field in steps.items())
             raise ShapeError(f"all fields must have the same number of steps, got {found}")
+        at: Any = ... if order is None else order
         for step in range(numbers.pop()):
-            self._append({name: of_field[step] for name, of_field in steps.items()})
+            self._append({name: of_field[step][at] for name, of_field in steps.items()}, chosen)
 
-    def _append(self, step: Mapping[str, Array]) -> None:
-        """Store one step, ``[n_envs, *shape]`` of each field."""
+    def _append(self, step: Mapping[str, Array], envs: Ints | None = None) -> None:
+        """Store one step, ``[n_envs, *shape]`` of each field; or of some environments, ``i64[n]``."""
         if self._lock.is_held():
             self._lock.refuse_nested()
         with self._lock:
-            if self._n_appended % LOOK_EVERY == 0 and self._n_appended >= self._memory.next_look:
+            n = self._clock.n_appended
+            if n // LOOK_EVERY != self._n_looks and n >= self._memory.next_look:
                 self._look()
-            at = self._n_appended % self._n_rows
+                self._n_looks = n // LOOK_EVERY
+            if envs is not None and self._is_half_written:
+                self._empty_spare_rows()  # what a refused step of other environments has left
+            at = self._clock.next_rows(envs)
             self._is_half_written = True
             for name, array in self._arrays.items():
                 array[at] = step[name]
-            self._n_appended += 1
+            self._clock.count(envs)
             self._is_half_written = False
 
     @says_memory_error
@@ -222,9 +232,9 @@ class RingBuffer:
         """Forget all steps, and give their memory back. The next step begins an episode."""
         self._lock.refuse_nested()
         with self._lock:
-            self._first = self._earliest = self._n_appended
+            self._clock.clear()
             self._release()
-            self._empty_spare_row()
+            self._empty_spare_rows()
 
     @says_memory_error
     def end_episodes(self, envs: npt.ArrayLike | None = None) -> None:
@@ -254,9 +264,9 @@ class RingBuffer:
             flag = next((name for name in self.episode_end if name.startswith(_TRUNCATED)), None)
             if not len(running):
                 return
-            self._drawer.forget(last + span.oldest)  # first: an interrupt leaves nothing that was found with other ends
+            self._drawer.forget(last + span.begin)  # first: an interrupt leaves nothing that was found with other ends
             if flag is not None:
-                self._arrays[flag][self._reader.rows(span, np.full(len(running), last)), running] = True
+                self._arrays[flag][self._reader.rows(span, np.full(len(running), last), running), running] = True
             else:
                 seams, new = self._stored_seams, span.indices(np.full(len(running), last), running)
                 self._seams = seams._replace(ends=np.union1d(seams.ends, new))
@@ -285,9 +295,9 @@ class RingBuffer:
             span = self._span
             begin = self._reader.running_since(span, env)
             steps, envs = np.arange(begin, span.n), np.full(span.n - begin, env)
-            self._drawer.forget(begin + span.oldest)
+            self._drawer.forget(begin + span.begin)
             self._seams = self._stored_seams.without(span.indices(steps, envs))
-            self._set.drop((self._reader.rows(span, steps), envs))
+            self._set.drop((self._reader.rows(span, steps, envs), envs))
 
     @says_memory_error
     def with_envs(self, n_envs: int) -> Self:
@@ -324,16 +334,17 @@ class RingBuffer:
             span, envs = self._span, np.arange(self.n_envs if len(self) else 0)
             Rearranged.refuse_running(envs[~self._reader.ends(span, np.full(len(envs), span.n - 1), envs)])
             size, scan = (span.n, self.n_envs, n_envs, capacity), partial(self._reader.scan, span)
-            in_stack = partial(self._reader.n_inside, span, self._n_before + 1)
-            rearranged = Rearranged.of(*size, scan, lambda steps, envs: in_stack(steps, envs) - 1, self._n_before)
-            numbers, ends = rearranged.numbers(self._reader.rows(span, rearranged.steps), self.n_envs), rearranged.ends
+            in_stack, n_before = partial(self._reader.n_inside, span, self._clock.n_before + 1), self._clock.n_before
+            rearranged = Rearranged.of(*size, scan, lambda steps, envs: in_stack(steps, envs) - 1, n_before)
+            rows, ends = self._reader.rows(span, rearranged.steps, rearranged.envs), rearranged.ends
+            numbers = rearranged.numbers(rows, self.n_envs)
             ends |= span.seams.are_ends(span.indices(rearranged.steps, rearranged.envs))
             state, arguments = self.state(), self.arguments()
         arguments |= {"n_envs": n_envs, "capacity": capacity, "spill": self._memory.folder}
         made = self.from_arguments(arguments)
         made._set.restore_rearranged(state["arrays"], numbers)
         made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~rearranged.drawn))
-        made._n_appended = len(ends)
+        made._clock.appended = len(ends)
         rearranged.warn()
         return made
 
@@ -341,7 +352,8 @@ class RingBuffer:
     def __getitem__(self, index: Index) -> dict[str, Array]:
         """``array[index]`` of each field, an array ``[len(self), n_envs, *shape]`` that begins with the oldest step.
 
-        Steps that :meth:`drop_episode` has taken out are zeros.
+        Steps that :meth:`drop_episode` has taken out are zeros, and those before the first one of an environment that
+        has fewer steps than others.
 
         Raises:
             SlotError: the index is out of range.
@@ -355,7 +367,7 @@ class RingBuffer:
                 steps, envs = (np.asarray(axis[index]) for axis in grid)
             except IndexError as error:
                 raise SlotError(f"{span.n} steps of {self.n_envs} environments are stored: {error}") from None
-            real = ~span.seams.are_gone(span.indices(steps, envs)) if len(span.seams.gone) else None
+            real = self._reader.there(span, steps, envs)
             deferred = self._reader.read(span, steps, envs, real=real)
         arrays: dict[str, Array] = deferred.result()
         return arrays
@@ -368,17 +380,17 @@ class RingBuffer:
             raise AttributeError(text, name=name, obj=self)
 
     def __len__(self) -> int:
-        """How many steps of each environment there are, those that were taken out among them."""
-        return min(self._n_appended - self._first, self.capacity)
+        """How many steps of each environment there are, those that were taken out among them; of the one with most."""
+        return len(self._clock)
 
     @property
-    def indices(self) -> range:
-        """The indices of all steps: that of step ``k`` of environment ``e`` is ``indices.start + k * n_envs + e``.
+    def indices(self) -> range | Ints:
+        """The indices of all steps: that of step ``k`` of environment ``e`` is ``indices[0] + k * n_envs + e``.
 
-        Steps are counted on and on, so a step keeps its index, and no later one gets the same.
+        Steps are counted on and on, so a step keeps its index, and no later one gets the same. Of environments that do
+        not step together, ``i64[n]``, rising: each environment counts its own steps, ``index // n_envs``.
         """
-        n = self._n_appended  # once: another thread may append
-        return range(max(self._first, n - self.capacity) * self.n_envs, n * self.n_envs)
+        return self._clock.indices()
 
     @property
     def full(self) -> bool:
@@ -420,11 +432,9 @@ class RingBuffer:
         """All steps, as they are stored: see ``obscodec.state``. Steps that wait are stored first."""
         with self._lock:
             if self._is_half_written:
-                self._empty_spare_row()
-            arrays = self._set.state(min(self._n_appended, self._n_rows))
-            numbers = {"n_appended": self._n_appended, "first": self._first, "earliest": self._earliest}
-            seams = self._stored_seams.state()
-            return {**numbers, "n_rows": self._n_rows, "arrays": arrays, "seams": seams}
+                self._empty_spare_rows()
+            arrays = self._set.state(min(self._clock.most_appended, self._clock.n_rows))
+            return {**self._clock.state(), "arrays": arrays, "seams": self._stored_seams.state()}
 
     @says_memory_error
     def restore(self, state: State) -> None:
@@ -433,18 +443,12 @@ class RingBuffer:
         Raises:
             CorruptStream: no buffer has such a state.
         """
-        n_appended = number_of(state, "n_appended", 0, _MOST_INDICES // self.n_envs)
-        first = number_of(state, "first", 0, n_appended)
-        n_rows = number_of(state, "n_rows", self.capacity + 1, self._n_rows)
-        oldest = max(first, n_appended - self.capacity)
-        earliest = number_of(state, "earliest", 0, oldest)
-        rows = np.arange(min(n_appended, n_rows))  # where the state has steps, and where they go
-        steps_back = (n_appended - 1 - rows) % n_rows
-        seams = Seams.from_state(part_of(state, "seams", dict), n_appended * self.n_envs)
-        self._set.restore(part_of(state, "arrays", dict), (n_appended - 1 - steps_back) % self._n_rows)
-        self._seams = seams
-        self._n_appended, self._first = n_appended, first
-        self._earliest = self._released = max(earliest, n_appended - n_rows + 1)
+        clock = Clock(self.capacity, self._clock.n_before, self.n_envs)
+        rows = clock.restore(state)
+        seams = Seams.from_state(part_of(state, "seams", dict), clock.most_appended * self.n_envs)
+        self._set.restore(part_of(state, "arrays", dict), rows)
+        self._seams, self._clock = seams, clock
+        self._n_looks = (clock.n_appended - 1) // LOOK_EVERY
         if self.max_bytes is not None:
             self._look()
 
@@ -457,15 +461,16 @@ class RingBuffer:
         """
         lost = self._set.forget_damaged()
         span = self._span
-        steps = (lost[:, 0] - self._reader.rows(span, np.zeros(1, np.int64))) % self._n_rows
-        lost[:, 0] = np.where(steps < span.n, steps, steps - self._n_rows)
+        n_rows = self._clock.n_rows
+        steps = (lost[:, 0] - self._reader.rows(span, np.zeros(len(lost), np.int64), lost[:, 1])) % n_rows
+        lost[:, 0] = np.where(steps < span.n, steps, steps - n_rows)
         stacked = [lost]
         for n in self.stack.values():
             for back in range(1, n):  # steps of which the stack reaches back to a lost one
                 later = lost[(lost[:, 0] + back >= 0) & (lost[:, 0] + back < span.n)] + np.array([back, 0])
                 stacked.append(later[self._reader.n_inside(span, n, later[:, 0], later[:, 1]) > back])
         found: Ints = np.unique(np.concatenate(stacked), axis=0)
-        return found[found[:, 0] >= 0]
+        return found[(found[:, 0] >= 0) & span.are_there(*found.T)]
 
     def decide(self) -> None:
         """Wait until the codecs are chosen, by the steps so far, and all observations are compressed with them.
@@ -480,7 +485,7 @@ class RingBuffer:
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long its samples took."""
         with self._lock:
-            stats = self._set.stats(len(self) * self.n_envs)
+            stats = self._set.stats(self._clock.n_stored)
             return self._memory.stats(stats, len(self), self._memory_bytes())
 
     def manifest(self) -> State:
@@ -741,22 +746,15 @@ class RingBuffer:
     @property
     def _span(self) -> Span:
         """Which steps there are now; with the lock."""
-        oldest = self._oldest
-        earliest = max(self._earliest, self._n_appended - self._n_rows + 1) - oldest
-        return Span(oldest, self._n_appended - oldest, self.n_envs, earliest, self._seams)
+        return self._clock.span(self._seams)
 
     @property
     def _stored_seams(self) -> Seams:
         """The seams among the steps that are stored, those before the oldest one that stacks need among them."""
-        return self._seams.since((self._oldest - self._n_before) * self.n_envs)
-
-    @property
-    def _oldest(self) -> int:
-        """The number of the oldest step that can be drawn."""
-        return max(self._first, self._n_appended - self.capacity)
+        return self._seams.since(self._clock.oldest - self._clock.n_before, self.n_envs)
 
     def _memory_bytes(self) -> int:
-        return self._set.memory_bytes(min(self._n_appended + LOOK_EVERY, self._n_rows))
+        return self._set.memory_bytes(min(self._clock.most_appended + LOOK_EVERY, self._clock.n_rows))
 
     def _look(self) -> None:
         """Look at the memory, and free what exceeds the limit."""
@@ -765,24 +763,37 @@ class RingBuffer:
 
     def _drop(self, n: int) -> None:
         """Drop the oldest ``n`` steps: first they can't be drawn any more, then their tensors go."""
-        self._first = self._oldest + n
-        self._earliest = max(self._earliest, self._first - self._n_before)
+        self._clock.drop(n)
         self._release()
 
     def _release(self) -> None:
         """Release the tensors of dropped steps, as far as their rows have no newer steps."""
-        begin, n_rows = max(self._released, self._n_appended - self._n_rows), self._n_rows
-        while begin < self._earliest:
-            row = begin % n_rows
-            end = min(self._earliest, begin - row + n_rows)
-            self._set.drop(slice(row, row + end - begin))
-            begin = end
-        self._released = self._earliest
+        for index in self._clock.to_release():
+            self._set.drop(index)
+        self._clock.released = self._clock.earliest
 
-    def _empty_spare_row(self) -> None:
-        """Release what is in the row of the next step, where no reader looks, such as a part of a refused step."""
-        self._set.drop(self._n_appended % self._n_rows)
+    def _empty_spare_rows(self) -> None:
+        """Release what is where the next steps go, and no reader looks, such as a part of a refused step."""
+        self._set.drop(self._clock.next_rows())
         self._is_half_written = False
+
+    def _check_step(
+        self, method: str, unnamed: Sequence[object], envs: npt.ArrayLike | None, values: dict[str, Any]
+    ) -> tuple[Ints | None, Ints | None]:
+        """Check the names of what a method was given.
+
+        Returns the environments, rising, and the order of the values that makes them rise; None twice for all
+        environments, and for a change of none.
+        """
+        if envs is not None and "envs" in self._set.fields:
+            values["envs"], envs = envs, None
+        self._check_fields(method, unnamed, values)
+        if envs is None:
+            return None, None
+        chosen, order = as_envs(envs, self.n_envs), np.argsort(np.atleast_1d(envs))
+        if len(chosen) != len(order):
+            raise ShapeError(f"a step of each environment has one value, got {reprlib.repr(envs)}: name each once")
+        return None if len(chosen) == self.n_envs else chosen, order
 
     def _check_fields(self, method: str, unnamed: Sequence[object], values: Mapping[str, object]) -> None:
         if unnamed:

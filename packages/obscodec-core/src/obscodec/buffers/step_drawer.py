@@ -8,7 +8,18 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.buffers.drawing import Ends, Episodes, Prioritized, Rng, as_generator, draw, draw_starts, drawable_steps
+from obscodec.buffers.drawing import (
+    Counts,
+    Ends,
+    Episodes,
+    Prioritized,
+    Rng,
+    as_generator,
+    draw,
+    draw_starts,
+    drawable_steps,
+    of_envs,
+)
 from obscodec.buffers.step_reader import Bools, Span, StepReader
 from obscodec.errors import FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Ints
@@ -23,7 +34,7 @@ class StepDrawer:
     def __init__(self, reader: StepReader, capacity: int, *, knows_ends: bool) -> None:
         self._reader, self._capacity, self._knows_ends = reader, capacity, knows_ends
         self._ends = Ends()
-        self._found: tuple[tuple[int, int], Episodes] | None = None  # between these steps
+        self._found: tuple[tuple[Counts, Counts], Episodes] | None = None  # between these steps
 
     def steps(
         self, span: Span, batch: int, rng: Rng, replace: bool, p: npt.ArrayLike | Prioritized | None
@@ -33,8 +44,7 @@ class StepDrawer:
         if isinstance(p, Prioritized):
             if not replace:
                 raise SpecError("priorities are drawn with replacement: leave replace out")
-            steps, envs = np.divmod(self._by_priority(span, batch, as_generator(rng), p), span.n_envs)
-            return steps - span.oldest, envs
+            return span.places(self._by_priority(span, batch, as_generator(rng), p))
         drawable = None if self._draws_all(span) else partial(self._reader.drawable, span)
         return draw(rng, batch, (span.n, span.n_envs), drawable, replace, p)
 
@@ -45,15 +55,18 @@ class StepDrawer:
                 f"Prioritized has room for {p.capacity} steps, the buffer for {n_steps}, {self._capacity} of each of "
                 f"{span.n_envs} environments: make a Prioritized({n_steps})"
             )
-        first, end = span.oldest * span.n_envs, (span.oldest + span.n) * span.n_envs
+        first, end = span.begin + span.oldest, span.begin + span.n
+        of_items = (first * span.n_envs, end * span.n_envs)
+        if span.is_ragged:  # each environment has items of its own
+            of_items = (of_items[0] + np.arange(span.n_envs), of_items[1] + np.arange(span.n_envs))
         masked = np.empty(0, np.int64)
         if not self._draws_all(span):
-            new = np.arange(max(first, p.indices.stop), end)
-            masked = new[~self._reader.drawable(span, *np.divmod(new - first, span.n_envs))]
-        p.advance(first, end, masked)
+            new = p.new_items(*of_items)
+            masked = new[~self._reader.drawable(span, *span.places(new))]
+        p.advance(*of_items, masked)
         drawn = p.sample(batch, rng)
         if len(span.seams.gone) and span.seams.are_gone(drawn).any():  # taken out since they were new
-            p.exclude(span.seams.since(first).gone)
+            p.exclude(span.seams.since(first, span.n_envs).gone)
             drawn = p.sample(batch, rng)
         return drawn
 
@@ -63,7 +76,7 @@ class StepDrawer:
         drawable = partial(self._reader.drawable, span)
         # One of its own: a fork could come in the middle of a draw, which is made without the lock of the ring.
         shuffles = np.random.default_rng() if rng is None else as_generator(rng)
-        among = drawable_steps((span.n, span.n_envs), drawable) + span.oldest * span.n_envs
+        among = span.indices(*np.divmod(drawable_steps((span.n, span.n_envs), drawable), span.n_envs))
 
         def batches() -> Iterator[Ints]:
             for _ in range(n_epochs):
@@ -100,34 +113,34 @@ class StepDrawer:
             if len(steps) != batch:
                 what = f"batch is {batch}, and there are {len(steps)} starts"
                 raise ShapeError(f"{what}: pass a start for each sequence")
-            start = steps + span.oldest
+            start = steps + of_envs(span.begin, envs)
             part = parts.find(start, envs)
         steps = start[:, None] + np.arange(-burn_in, length)
         real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
-        steps = np.where(real, steps, start[:, None]) - span.oldest
         envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
+        steps = np.asarray(np.where(real, steps, start[:, None]) - of_envs(span.begin, envs), np.int64)
         if across:
             real &= self._reader.drawable(span, steps, envs)
         return steps, envs, real, start * span.n_envs + parts.envs[part]
 
     def episodes(self, span: Span, *, across_seams_alone: bool = False) -> Episodes:
         """The episodes, of which only new steps are looked at; or the parts between what no field says."""
-        steps = span.oldest, span.oldest + span.n
+        steps = span.begin + span.oldest, span.begin + span.n
         if across_seams_alone:
             return Episodes.between(span.seams_as_ends(), *steps, span.n_envs)
         if not self._knows_ends:
             raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
-        if self._found is None or self._found[0] != steps:
-            self._ends = ends = self._ends.up_to(*steps, lambda of: self._reader.scan(span, of - span.oldest))
+        if self._found is None or not all(map(np.array_equal, self._found[0], steps)):
+            self._ends = ends = self._ends.up_to(*steps, lambda back: self._reader.scan(span, back + span.n))
             self._found = steps, Episodes.between(ends, *steps, span.n_envs)
         return self._found[1]
 
     def _draws_all(self, span: Span) -> bool:
         """Whether all steps may be drawn."""
-        return self._reader.mask is None and not len(span.seams.gone)
+        return self._reader.mask is None and not len(span.seams.gone) and not span.is_ragged
 
-    def forget(self, step: int) -> None:
-        """Look for the episodes again from a step on, which counts all that were appended."""
+    def forget(self, step: Counts) -> None:
+        """Look for the episodes again from a step of each environment on, which counts all that were appended."""
         self._found = None
         self._ends = self._ends.before(step)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_integers, kind_of
 from obscodec.arrays import DeferredRead, Selection, TensorArray
-from obscodec.buffers.drawing import Ends, NStep, Seams, Stack, TorchBatch
+from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, of_envs
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Ints
@@ -23,46 +23,68 @@ _SCANNED = 1 << 12  # steps at a time, for the begin of an episode
 
 
 class Span(NamedTuple):
-    """Which ``n`` steps a ring has at one moment. Steps are counted from the oldest one that can be drawn.
+    """Which steps a ring has at one moment: ``n`` of the environment that has most.
+
+    Steps are counted so that the newest one of each environment is ``n - 1``.
 
     Attributes:
-        oldest: how many steps were appended before that one.
-        earliest: the first that stacks may reach; 0 or less.
+        begin: how many steps an environment had before step 0; a negative number if fewer than ``n`` were appended.
+        oldest: the first step that can be drawn: 0 where an environment has ``n`` steps.
+        earliest: the first step that stacks may reach; not after ``oldest``.
     """
 
-    oldest: int
+    begin: Counts
     n: int
     n_envs: int
-    earliest: int
+    oldest: Counts
+    earliest: Counts
     seams: Seams
 
-    def indices(self, steps: Ints, envs: Ints) -> Ints:
+    @property
+    def is_ragged(self) -> bool:
+        """Whether some environments may have fewer steps than others."""
+        return not isinstance(self.oldest, int)
+
+    def indices(self, steps: Ints | np.int64, envs: Ints) -> Ints:
         """``i64[...]``: the indices of steps of environments, as users have them."""
-        return (steps + self.oldest) * self.n_envs + envs
+        return (steps + of_envs(self.begin, envs)) * self.n_envs + envs
+
+    def places(self, indices: Ints) -> tuple[Ints, Ints]:
+        """The steps and the environments ``i64[...]`` of indices ``i64[...]``."""
+        envs = indices % self.n_envs
+        steps: Ints = indices // self.n_envs - of_envs(self.begin, envs)
+        return steps, envs
+
+    def are_there(self, steps: Ints, envs: Ints) -> Bools:
+        """``bool[...]``: whether an environment has a step, which is ``n - 1`` or less."""
+        return np.asarray(steps >= of_envs(self.oldest, envs))
 
     def steps_of(self, indices: npt.ArrayLike) -> tuple[Ints, Ints]:
         """The steps and the environments ``i64[batch]`` with some indices ``[batch]`` of steps that are there."""
-        there = range(self.oldest * self.n_envs, (self.oldest + self.n) * self.n_envs)
         if np.ndim(indices) != 1:
             raise ShapeError(f"indices are an array [batch], got shape {np.shape(indices)}")
         given = as_integers("indices", indices)
-        if given.size and not there.start <= given.min() <= given.max() < there.stop:
+        steps, envs = self.places(given)
+        there = self.are_there(steps, envs) & (steps < self.n)
+        if not there.all():
+            wrong, every_env = given[~there], np.arange(self.n_envs)
+            oldest = np.broadcast_to(self.oldest, self.n_envs)
+            first, last = self.indices(oldest, every_env), self.indices(np.int64(self.n - 1), every_env)
             raise SlotError(
-                f"steps with the indices {there.start} to {there.stop - 1} are stored, got {given.min()} to "
-                f"{given.max()}: earlier ones are overwritten, later ones not appended yet"
+                f"steps with the indices {first.min()} to {last.max()} are stored, got {wrong.min()} to "
+                f"{wrong.max()}: earlier ones are overwritten, later ones not appended yet"
             )
         if len(self.seams.gone) and (gone := self.seams.are_gone(given)).any():
             what = "was taken out by drop_episode, or with_envs has put no step there"
             raise SlotError(f"the step with the index {given[gone][0]} {what}")
-        steps, envs = np.divmod(given - there.start, self.n_envs)
         return steps, envs
 
     def seams_as_ends(self) -> Ends:
         """The ends of what the fields are not asked for."""
-        seams = self.seams.since(self.oldest * self.n_envs)
+        seams = self.seams.since(self.begin + self.oldest, self.n_envs)
         indices = np.union1d(seams.ends, seams.gone)
-        steps, envs = np.divmod(indices, self.n_envs)
-        return Ends(self.oldest + self.n, steps, envs, ~seams.are_gone(indices))
+        counts, envs = np.divmod(indices, self.n_envs)
+        return Ends(self.begin + self.n, counts, envs, ~seams.are_gone(indices))
 
 
 class StepReader:
@@ -91,9 +113,9 @@ class StepReader:
         # What a step led to.
         self._outcomes = {name for name, of in fields.items() if of.next_of is not None or name in episode_end}
 
-    def rows(self, span: Span, steps: Ints) -> Ints:
-        """The rows of steps in the arrays."""
-        return (steps + span.oldest % self._n_rows) % self._n_rows
+    def rows(self, span: Span, steps: Ints, envs: Ints) -> Ints:
+        """The rows of steps of environments in the arrays."""
+        return (steps + of_envs(span.begin, envs) % self._n_rows) % self._n_rows
 
     def ends(self, span: Span, steps: Ints, envs: Ints) -> Bools:
         """Whether the episode of a step ends with it."""
@@ -102,16 +124,26 @@ class StepReader:
             flags.append(~self._flags(span, self.mask, steps, envs))
         if not flags or len(span.seams.ends):
             flags.append(span.seams.are_ends(span.indices(steps, envs)))
+        if span.is_ragged:  # no step is there before the first one
+            flags.append(steps < of_envs(span.earliest, envs))
         return flags[0] if len(flags) == 1 else np.logical_or.reduce(flags)
 
     def drawable(self, span: Span, steps: Ints, envs: Ints) -> Bools:
         """Whether steps may be drawn."""
         drawable = [] if self.mask is None else [self._flags(span, self.mask, steps, envs)]
-        if len(span.seams.gone):
-            drawable.append(~span.seams.are_gone(span.indices(steps, envs)))
+        if (there := self.there(span, steps, envs)) is not None:
+            drawable.append(there)
         if not drawable:
             return np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_)
         return drawable[0] if len(drawable) == 1 else np.logical_and.reduce(drawable)
+
+    def there(self, span: Span, steps: Ints, envs: Ints) -> Bools | None:
+        """Which steps are there and were not taken out; None for all."""
+        there = span.are_there(steps, envs) if span.is_ragged else None
+        if len(span.seams.gone):
+            kept = ~span.seams.are_gone(span.indices(steps, envs))
+            there = kept if there is None else there & kept
+        return there
 
     def scan(self, span: Span, steps: Ints) -> tuple[Bools, Bools]:
         """Whether an episode ends with each of some steps, ``bool[n, n_envs]``, or draws go around it; and which."""
@@ -133,10 +165,10 @@ class StepReader:
     def n_inside(self, span: Span, n: int, steps: Ints, envs: Ints) -> Ints:
         """``i64[...]``, 1 to ``n``: how many of the ``n`` steps up to each are stored and of its episode."""
         before, envs = steps[..., None] - np.arange(1, n), envs[..., None]
-        if before.min(initial=span.earliest) >= span.earliest:
+        is_stored = before >= of_envs(span.earliest, envs)
+        if is_stored.all():
             goes_on = ~self.ends(span, before, envs)
         else:
-            is_stored = before >= span.earliest
             goes_on = is_stored & ~self.ends(span, np.where(is_stored, before, steps[..., None]), envs)
         n_inside: Ints = 1 + np.logical_and.accumulate(goes_on, axis=-1).sum(axis=-1)
         return n_inside
@@ -158,8 +190,8 @@ class StepReader:
         these. Steps that are not ``real`` are zeros. The other arguments are those of ``DeferredRead``.
         """
         picked, guards = dict[str, Any](), dict[Store, Guard]()
-        here = steps, self.rows(span, steps)
-        there = here if last is None else (last, self.rows(span, last))
+        here = steps, self.rows(span, steps, envs)
+        there = here if last is None else (last, self.rows(span, last, envs))
         for name in self._fields:
             array, (at, rows) = self._arrays[name], there if name in self._outcomes else here
             items = array.ids if isinstance(array, TensorArray) else array
@@ -206,7 +238,7 @@ class StepReader:
                 last = n_steps.last(steps, envs, span.n, partial(self.ends, span), partial(self.drawable, span))
                 length = int((last - steps).max(initial=0)) + 1
                 window = np.minimum(steps[:, None] + np.arange(length), last[:, None])
-                rewards: Any = self._arrays[reward][self.rows(span, window), envs[:, None]]
+                rewards: Any = self._arrays[reward][self.rows(span, window, envs[:, None]), envs[:, None]]
                 more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
             at_once = tensors.tensor if tensors else None  # all items of a store
             chosen = self.read(span, steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
@@ -242,10 +274,10 @@ class StepReader:
         def items(of: str, at: Ints) -> Any:
             array = self._arrays[of]
             among = array.ids if isinstance(array, TensorArray) else array
-            return np.asarray(among[self.rows(span, at), envs[..., None]])
+            return np.asarray(among[self.rows(span, at, envs[..., None]), envs[..., None]])
 
         stack = self._stacks[name]
         return stack.pick(items, name, steps, self.n_inside(span, stack.n, steps, envs))
 
     def _flags(self, span: Span, name: str, steps: Ints, envs: Ints) -> Bools:
-        return np.asarray(self._arrays[name][self.rows(span, steps), envs]).astype(np.bool_, copy=False)
+        return np.asarray(self._arrays[name][self.rows(span, steps, envs), envs]).astype(np.bool_, copy=False)

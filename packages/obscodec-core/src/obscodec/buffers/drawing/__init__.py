@@ -3,6 +3,7 @@
 It decides which steps belong together. It never knows where a step lies in the ring, nor how its fields are kept.
 """
 
+from obscodec.buffers.drawing.counts import Counts, greater, of_envs
 from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_steps
 from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
 from obscodec.buffers.drawing.n_step import NStep
@@ -12,6 +13,7 @@ from obscodec.buffers.drawing.stacks import Pad, Stack
 from obscodec.buffers.drawing.torch_batch import TorchBatch
 
 __all__ = [
+    "Counts",
     "Ends",
     "Episodes",
     "NStep",
@@ -25,4 +27,6 @@ __all__ = [
     "draw",
     "draw_starts",
     "drawable_steps",
+    "greater",
+    "of_envs",
 ]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.buffers.drawing.counts import Counts, greater, lesser, of_envs
 from obscodec.errors import SlotError
 from obscodec.segments import Ints
 
@@ -18,35 +19,40 @@ class Ends(NamedTuple):
     """The steps that end episodes, by their numbers.
 
     Attributes:
-        scanned: of the steps before this one.
+        scanned: of the steps before this one, of each environment.
         steps: ``i64[n]``, rising.
         envs: ``i64[n]``, their environments.
         belongs: ``bool[n]``, whether the step is the last one of its episode, or one between two episodes.
     """
 
-    scanned: int = 0
+    scanned: Counts = 0
     steps: Ints = _NONE
     envs: Ints = _NONE
     belongs: Bools = _NONE.astype(np.bool_)
 
-    def before(self, step: int) -> "Ends":
-        """Those before a step; from it on, they are scanned again."""
-        kept = self.steps < step
-        return Ends(min(self.scanned, step), self.steps[kept], self.envs[kept], self.belongs[kept])
+    def before(self, step: Counts) -> "Ends":
+        """Those before a step of each environment; from it on, they are scanned again."""
+        kept = self.steps < of_envs(step, self.envs)
+        return Ends(lesser(self.scanned, step), self.steps[kept], self.envs[kept], self.belongs[kept])
 
-    def up_to(self, begin: int, end: int, scan: Callable[[Ints], tuple[Bools, Bools]]) -> "Ends":
+    def up_to(self, begin: Counts, end: Counts, scan: Callable[[Ints], tuple[Bools, Bools]]) -> "Ends":
         """The ends among the steps ``begin`` to ``end``, exclusive, of which only the new ones are scanned.
 
-        ``scan`` is called with steps ``i64[n]``; it returns ``bool[n, n_envs]`` twice: whether an episode ends with the
-        step, and whether it belongs to the episode.
+        ``scan`` is called with ``i64[n]``, how many steps before ``end`` steps are, as numbers below 0; it returns
+        ``bool[n, n_envs]`` twice: whether an episode ends with the step, and whether it belongs to the episode.
         """
-        kept = self.steps >= begin
+        kept = self.steps >= of_envs(begin, self.envs)
         found = [(self.steps[kept], self.envs[kept], self.belongs[kept])]
-        for at in range(max(begin, self.scanned), end, _SCANNED):
-            steps = np.arange(at, min(at + _SCANNED, end))
-            ends, belongs = scan(steps)
+        new = greater(begin, self.scanned)
+        for at in range(int(np.min(new - end)), 0, _SCANNED):
+            back = np.arange(at, min(at + _SCANNED, 0))
+            ends, belongs = scan(back)
             rows, envs = np.nonzero(ends)
-            found.append((steps[rows], envs, belongs[rows, envs]))
+            steps = back[rows] + of_envs(end, envs)
+            if not isinstance(new, int):  # environments are not equally far
+                is_new = steps >= new[envs]
+                rows, envs, steps = rows[is_new], envs[is_new], steps[is_new]
+            found.append((steps, envs, belongs[rows, envs]))
         return Ends(end, *(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
@@ -66,16 +72,16 @@ class Episodes(NamedTuple):
     done: Bools
 
     @classmethod
-    def between(cls, ends: Ends, oldest: int, n_appended: int, n_envs: int) -> "Episodes":
+    def between(cls, ends: Ends, oldest: Counts, appended: Counts, n_envs: int) -> "Episodes":
         """The episodes of the steps from ``oldest`` on, each as far as it is stored; the running ones last."""
         every_env = np.arange(n_envs)
         envs = np.concatenate([ends.envs, every_env])
-        last = np.concatenate([ends.steps, np.full(n_envs, n_appended)])
+        last = np.concatenate([ends.steps, np.broadcast_to(appended, n_envs)])
         belongs = np.concatenate([ends.belongs, np.zeros(n_envs, np.bool_)])
         done = np.concatenate([np.ones(len(ends.steps), np.bool_), np.zeros(n_envs, np.bool_)])
         order = np.lexsort((last, envs))
         envs, last, belongs, done = envs[order], last[order], belongs[order], done[order]
-        begin = np.full(len(last), oldest)
+        begin = np.array(np.broadcast_to(oldest, n_envs)[envs])
         follows = envs[1:] == envs[:-1]
         begin[1:][follows] = last[:-1][follows] + 1
         end = last + belongs

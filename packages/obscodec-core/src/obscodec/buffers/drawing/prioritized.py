@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_integers, as_number, says_arguments
+from obscodec.buffers.drawing.counts import Counts, greater
 from obscodec.buffers.drawing.draws import Rng, as_floats, as_generator
 from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
 from obscodec.buffers.memory import making_room
@@ -13,9 +14,10 @@ from obscodec.errors import CorruptStream, ShapeError, SlotError
 from obscodec.fixed import Fixed
 from obscodec.runtime import PicklableLock
 from obscodec.segments import Ints
-from obscodec.state import State, array_of, number_of, part_of, versioned
+from obscodec.state import State, array_of, check_range, number_of, part_of, versioned
 
 _MAKE_ANOTHER = "make another Prioritized, which draws new steps first"
+_MOST = 1 << 62
 _LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-300, 1e300  # of an item that can be drawn; the sum of all stays finite
 
 
@@ -63,7 +65,7 @@ class Prioritized:
             raise ShapeError("eps must be more than 0: an item of priority 0 would never be drawn again")
         with making_room(lambda: self.capacity):
             self._tree = new_tree(self.capacity)
-        self._range = (0, 0)  # of the items; replaced as a whole
+        self._range: tuple[Counts, Counts] = (0, 0)  # of the items; replaced as a whole
         self._lock = PicklableLock()
         self._greatest = 1.0  # weight of an item
 
@@ -77,37 +79,48 @@ class Prioritized:
         self._beta = as_number("beta", beta)
 
     @property
-    def indices(self) -> range:
-        """The numbers of the items."""
-        return range(*self._range)
+    def indices(self) -> range | Ints:
+        """The numbers of the items; ``i64[n]`` if there are several rows of them, see :meth:`advance`."""
+        first, end = self._range
+        return range(first, end) if isinstance(first, int) and isinstance(end, int) else _numbers(first, end)
 
-    def advance(self, first: int, end: int, exclude: npt.ArrayLike = ()) -> None:
+    def new_items(self, first: Counts, end: Counts) -> Ints:
+        """The numbers ``i64[n]`` of the items that :meth:`advance` would add."""
+        return _numbers(greater(first, _in_rows(self._range[1], first)), end)
+
+    def advance(self, first: Counts, end: Counts, exclude: npt.ArrayLike = ()) -> None:
         """Let the items have the numbers ``first`` to ``end - 1``. Items before ``first`` are forgotten.
 
-        ``RingBuffer.sample`` calls this.
+        Or let there be ``n`` rows of items, each of which goes on by itself, as environments do that do not step
+        together: row ``k`` has every ``n``-th number from ``first[k]`` on, below ``end[k]``, and ``first[k] % n`` is
+        ``k``. ``RingBuffer.sample`` calls this.
 
         Args:
-            first: the number of the oldest item.
-            end: the number of the next one to come.
+            first: the number of the oldest item, or ``i64[n]``.
+            end: the number of the next one to come, or ``i64[n]``.
             exclude: new items that are never drawn, ``i64[n]``; others among them are left out.
 
         Raises:
-            ShapeError: there are more than ``capacity``; or numbers do not rise from call to call.
+            ShapeError: there are more than ``capacity``; numbers do not rise from call to call; or ``capacity`` is no
+                multiple of the number of rows.
             DTypeError: a number is no integer.
         """
-        first, end, excluded = as_count("first", first, 0), as_count("end", end, 0), as_integers("indices", exclude)
+        first, end, excluded = _as_counts("first", first), _as_counts("end", end), as_integers("indices", exclude)
+        if not isinstance(first, int) and self.capacity % len(first):
+            n = -(-self.capacity // len(first)) * len(first)
+            raise ShapeError(f"capacity is {self.capacity}, no multiple of {len(first)} rows: make a Prioritized({n})")
         with self._lock:
-            old_first, old_end = self._range
-            if not old_first <= first <= end or end < old_end:
+            old_first, old_end = (_in_rows(of, first) for of in self._range)
+            if not (np.all(old_first <= first) and np.all(first <= end) and np.all(end >= old_end)):
                 raise ShapeError(
-                    f"this Prioritized has the items {old_first} to {old_end - 1}, and can't go on with {first} to "
-                    f"{end - 1}: make one Prioritized for each buffer"
+                    f"this Prioritized has the items {np.min(old_first)} to {_last(old_end)}, and can't go on "
+                    f"with {np.min(first)} to {_last(end)}: make one Prioritized for each buffer"
                 )
-            if end - first > self.capacity:
-                raise ShapeError(f"there are {end - first} items, and capacity is {self.capacity}: make it larger")
+            if (most := int(np.max(end - first))) > self.capacity:
+                raise ShapeError(f"there are {most} items, and capacity is {self.capacity}: make it larger")
             # Also what an interrupted call has left: numbers beyond the old end that are gone by now.
-            gone = np.arange(max(old_first, first - self.capacity), first)
-            new = np.arange(max(first, old_end), end)
+            gone = _numbers(greater(old_first, first - self.capacity), first)
+            new = _numbers(greater(first, old_end), end)
             weights = np.where(np.isin(new, excluded), 0.0, self._greatest)
             numbers = np.concatenate([gone, new])
             if len(numbers):
@@ -135,7 +148,9 @@ class Prioritized:
             if total == 0:
                 raise SlotError("there are no items to draw: advance first, or append a step")
             find_leaves(self._tree, at * (total / max(batch, 1)), leaves)
-        return first + (leaves - first) % self.capacity
+        first = _of_numbers(first, leaves)
+        drawn: Ints = first + (leaves - first) % self.capacity
+        return drawn
 
     def weights(self, indices: npt.ArrayLike, beta: float | None = None) -> npt.NDArray[np.float32]:
         """Importance weights of sampled items, ``f32[batch]``, factors of their losses; the largest is 1.
@@ -180,7 +195,7 @@ class Prioritized:
         if weights.sum() > _GREATEST_WEIGHT:
             raise ShapeError(f"priorities of up to {given.max()} are too large for alpha={self.alpha}: divide them")
         with self._lock:
-            there = numbers >= self._range[0]
+            there = numbers >= _of_numbers(self._range[0], numbers)
             leaves, weights = self._leaves(numbers[there]), weights[there]
             drawn = self._tree[len(self._tree) // 2 + leaves] > 0
             self._greatest = max(self._greatest, float(weights.max(initial=0.0)))
@@ -214,14 +229,23 @@ class Prioritized:
         Raises:
             CorruptStream: none with this capacity has such a state.
         """
-        end = number_of(state, "end")
-        first = number_of(state, "first", max(0, end - self.capacity), end)
+        if isinstance(state.get("end"), int):
+            end = number_of(state, "end")
+            first: Counts = number_of(state, "first", max(0, end - self.capacity), end)
+            last: Counts = end
+        else:
+            first, last = (array_of(state, name, np.int64, (None,)) for name in ("first", "end"))
+            n = len(first)
+            if not (0 < n == len(last) and self.capacity % n == 0 and (first % n == last % n).all()):
+                raise CorruptStream("'first' and 'end' of a state are of rows of items")
+            check_range("first", first, 0, _MOST)
+            check_range("end - first", last - first, 0, self.capacity)
         weights, greatest = array_of(state, "weights", np.float64, (self.capacity,)), part_of(state, "greatest", float)
         if not (weights.min() >= 0 and weights.sum() <= _GREATEST_WEIGHT and 0 < greatest <= _GREATEST_WEIGHT):
             raise CorruptStream("'weights' of a state are 0 or more, and their sum is finite")
-        there = np.arange(first, end) % self.capacity
+        there = _numbers(first, last) % self.capacity
         set_leaves(self._tree, there, weights[there])
-        self._range, self._greatest = (first, end), greatest
+        self._range, self._greatest = (first, last), greatest
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -234,10 +258,47 @@ class Prioritized:
         return f"Prioritized(capacity={self.capacity}, {numbers}, {len(self):,} items)"
 
     def _leaves(self, numbers: Ints) -> Ints:
-        first, end = self._range
-        if len(numbers) and not first <= numbers.min() <= numbers.max() < end:
+        first, end = (_of_numbers(of, numbers) for of in self._range)
+        if len(numbers) and not (np.all(first <= numbers) and np.all(numbers < end)):
+            least, most = np.min(self._range[0]), _last(self._range[1])
             raise SlotError(
-                f"the items have the indices {first} to {end - 1}, got {numbers.min()} to {numbers.max()}: earlier "
+                f"the items have the indices {least} to {most}, got {numbers.min()} to {numbers.max()}: earlier "
                 "ones are overwritten, later ones not appended yet"
             )
         return numbers % self.capacity
+
+
+def _as_counts(what: str, given: Counts) -> Counts:
+    return as_count(what, given, 0) if np.ndim(given) == 0 else as_integers(what, given)
+
+
+def _in_rows(count: Counts, like: Counts) -> Counts:
+    """A count of items, or the first number from there on of each row that ``like`` has."""
+    if isinstance(like, int) and not isinstance(count, int):
+        raise ShapeError("this Prioritized has several rows of items: pass the first and the end of each")
+    if isinstance(like, int) or not isinstance(count, int):
+        return count
+    rows = np.arange(len(like))
+    return count + (rows - count) % len(rows)
+
+
+def _last(end: Counts) -> int:
+    """The last number below ``end``, of all rows."""
+    return end - 1 if isinstance(end, int) else int(end.max()) - len(end)
+
+
+def _of_numbers(counts: Counts, numbers: Ints) -> Counts:
+    """The counts of the rows that items are in."""
+    return counts if isinstance(counts, int) else counts[numbers % len(counts)]
+
+
+def _numbers(begin: Counts, end: Counts) -> Ints:
+    """``i64[n]``: the numbers from ``begin`` on, below ``end``, of all rows."""
+    if isinstance(begin, int) and isinstance(end, int):
+        return np.arange(begin, end)
+    begin, end = np.asarray(begin), np.asarray(end)
+    n = len(begin)
+    lengths = np.maximum(-(-(end - begin) // n), 0)
+    before = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    numbers: Ints = np.repeat(begin, lengths) + n * (np.arange(len(before)) - before)
+    return numbers

@@ -5,6 +5,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.buffers.drawing.counts import Counts, of_envs
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range
 
@@ -26,9 +27,10 @@ class Seams(NamedTuple):
         """The same, and the last steps of an environment that were taken out, rising: nothing reaches into them."""
         return self._replace(gone=np.union1d(self.gone, indices), ends=np.union1d(self.ends, indices[-1:]))
 
-    def since(self, first: int) -> Self:
-        """The same of the steps from an index on."""
-        return self._replace(ends=self.ends[self.ends >= first], gone=self.gone[self.gone >= first])
+    def since(self, first: Counts, n_envs: int) -> Self:
+        """The same of the steps from the ``first`` of each environment on."""
+        ends, gone = (of[of // n_envs >= of_envs(first, of % n_envs)] for of in self)
+        return self._replace(ends=ends, gone=gone)
 
     def are_ends(self, indices: Ints) -> Bools:
         """``bool[...]``: whether an episode ends with a step ``i64[...]``."""
