@@ -157,6 +157,8 @@ def check(buffer, model, rng, priorities):
                 running = []
         expected += [running] if running else []
     assert found == expected
+    ends = buffer._drawer._ends
+    assert len({*zip(ends.envs, ends.steps, strict=True)}) == len(ends.steps)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -293,6 +295,20 @@ def test_it_is_laid_out_for_other_environments():
     assert {tuple(stack[:, 0, 0]) for stack in other.sample(200, 0)["obs"]} == {
         (0, 0, 0), (0, 0, 1), *((k, k + 1, k + 2) for k in range(8))
     }  # fmt: skip
+
+
+def test_an_environment_without_a_step_has_no_episode():
+    buffer = ring(mask=None, stack=None, pad=None)
+    for k in range(4):
+        buffer.append(envs=1, **value(k))
+    buffer.append(envs=2, **value(9))
+    buffer.drop_episode(2)
+    buffer.drop_episode(0)
+    buffer.end_episodes()
+    assert [*buffer._seams.gone] == [2]
+    assert buffer[:]["truncated"][:, 1].tolist() == [False] * 3 + [True]
+    assert np.count_nonzero(buffer._arrays["truncated"]) == 1
+    assert buffer.with_envs(1)[:]["reward"].tolist() == [[0], [1], [2], [3]]
 
 
 @pytest.mark.filterwarnings("ignore:.*have reached max_bytes")
