@@ -298,6 +298,52 @@ def test_sequences_are_parts_of_episodes(overlap, burn_in, strict_length, seed):
     assert found == {*expected}
 
 
+@pytest.mark.parametrize("overlap", [None, 1])
+def test_sequences_of_every_third_step_and_what_follows(overlap):
+    buffer, loops = filled(100, 3)
+    batch, starts = buffer.sequences(300, 3, 0, dilation=3, bootstrap=2, overlap=overlap, return_indices=True)
+    assert batch["mask"][:, :3].all()  # a step behind the sequence may be missing
+    assert not batch["mask"][:, 3].all()
+    assert batch["mask"][:, 4].any()
+    episodes = {at: episode for episode in loops.episodes(done=False) for at in episode}
+    seen = set()
+    for row, start in enumerate(starts):
+        first = divmod(int(start), N_ENVS)
+        where = episodes[first]
+        begin = where.index(first)
+        seen.add(begin if begin + 7 < len(where) else None)
+        wanted = where[begin : begin + 13 : 3]
+        assert batch["mask"][row].tolist() == [k < len(wanted) for k in range(5)]
+        assert batch["number"][row][batch["mask"][row]].tolist() == [k * N_ENVS + env for k, env in wanted]
+    if overlap == 1:
+        assert seen <= {None, 0, 6, 12, 18}
+
+
+def test_whole_episodes_are_filled_up():
+    buffer, loops = filled(100, 4)
+    ended = [[k * N_ENVS + env for k, env in episode] for episode in loops.episodes(done=True)]
+    batch, first = buffer.sample_episodes(200, 0, return_indices=True)
+    found = [row[real].tolist() for row, real in zip(batch["number"], batch["mask"], strict=True)]
+    assert {*map(tuple, found)} == {*map(tuple, ended)}
+    assert [row[0] for row in found] == first.tolist()
+    assert batch["obs"].shape[:2] == (200, max(map(len, ended)))
+    cut = buffer.sample_episodes(200, 0, length=2, return_indices=True)
+    assert cut[1].tolist() == first.tolist()
+    np.testing.assert_array_equal(cut[0]["number"], batch["number"][:, :2])
+    longer = buffer.sample_episodes(3, 0, length=50)
+    assert longer["mask"].shape == (3, 50)
+    assert not longer["obs"][~longer["mask"]].any()
+
+
+def test_episodes_that_run_are_no_whole_ones():
+    buffer = RingBuffer(10, {"done": Field((), np.bool_)}, episode_end="done")
+    buffer.append(done=False)
+    with pytest.raises(SlotError, match="no episode has ended: append more steps, or call end_episodes"):
+        buffer.sample_episodes(1)
+    buffer.append(done=True)
+    assert buffer.sample_episodes(1)["mask"].tolist() == [[True, True]]
+
+
 def test_sequences_begin_where_they_are_told():
     buffer, loops = filled(100, 2)
     episode = max(loops.episodes(), key=len)
@@ -476,11 +522,15 @@ REFUSED = [
     (lambda ring: ring.sequences(2, 2, p=[1], starts=ring.indices[-2:]), SpecError,
      "p says where sequences begin: leave starts and overlap out"),
     (lambda ring: ring.sample(2, to="cpu", convert=len), SpecError,
-     "to returns tensors of PyTorch, convert whatever you like: pass one of them"),
+     "to returns tensors of PyTorch or arrays of JAX, convert whatever you like: pass one of them"),
     (lambda ring: ring.take([0.5]), DTypeError, "indices are integers, got float64"),
     (lambda ring: ring.sequences(2, 0), ShapeError, "length must be 1 or more, got 0"),
     (lambda ring: ring.sequences(2, 4, overlap=4), ShapeError, "overlap must be less than length, 4, got 4"),
     (lambda ring: ring.sequences(2, 4, burn_in=-1), ShapeError, "burn_in must be 0 or more, got -1"),
+    (lambda ring: ring.sequences(2, 4, bootstrap=-1), ShapeError, "bootstrap must be 0 or more, got -1"),
+    (lambda ring: ring.sequences(2, 4, dilation=0), ShapeError, "dilation must be 1 or more, got 0"),
+    (lambda ring: ring.sample_episodes(2, length=0), ShapeError,
+     "length must be 1 or more, or None, got 0"),
     (lambda ring: ring.sequences(2, 1000), SlotError,
      "no episode has 1000 steps, the longest stored has 11: append more, ask for shorter sequences, or pass "
      "strict_length=False to have shorter ones filled with zeros"),

@@ -260,7 +260,7 @@ def test_an_append_that_is_interrupted_stores_a_step_or_none(spills, tmp_path):
     check_equal(buffer, steps)
     if not spills:  # what was dropped has no tensors
         held = np.count_nonzero(buffer._arrays["next"].ids)
-        assert held <= 2 * (buffer._n_before + len(buffer) + 1)
+        assert held <= 2 * (buffer._clock.n_before + len(buffer) + 1)
 
 
 def test_threads_sample_while_blocks_move_to_files(tmp_path):

@@ -137,16 +137,20 @@ def check(buffer, model, rng, priorities):
         assert np.isclose(batch["reward"][at], sum(GAMMA ** (j - k) * steps[j]["reward"] for j in range(k, last + 1)))
         assert batch["discount"][at] == GAMMA ** (last - k + 1)
         assert [*batch["next_obs"][at, :, 0, 0]] == model.stack(e, last, "next_obs")
-    batch, starts = buffer.sequences(6, 4, rng, burn_in=2, strict_length=False, return_indices=True)
+    every, n_more = (int(of) for of in rng.integers(1, 3, size=2))
+    how = {"burn_in": 2, "bootstrap": n_more, "dilation": every, "strict_length": False, "return_indices": True}
+    batch, starts = buffer.sequences(6, 4, rng, **how)
     for at, start in enumerate(starts):
         k, e = divmod(int(start), N_ENVS)
         first = model.begin(e, k, model.first[e])
-        for j, real in zip(range(k - 2, k + 4), batch["mask"][at], strict=True):
+        for i, (j, real) in enumerate(
+            zip(range(k - 2 * every, k + (4 + n_more) * every, every), batch["mask"][at], strict=True)
+        ):
             ends_before = any(model.steps[e][i]["end"] for i in range(k, min(j, len(model.steps[e]))))
             assert real == (first <= j < len(model.steps[e]) and not ends_before and (e, j) in drawable)
-            assert batch["reward"][at, j - k + 2] == (model.steps[e][j]["reward"] if real else 0)
+            assert batch["reward"][at, i] == (model.steps[e][j]["reward"] if real else 0)
     found = [[*episode["reward"]] for episode in buffer.episodes(unfinished=True)]
-    expected = []
+    expected, running_ones = [], []
     for e in range(N_ENVS):
         running = []
         for k in range(model.first[e], len(model.steps[e])):
@@ -156,7 +160,13 @@ def check(buffer, model, rng, priorities):
                 expected.append(running)
                 running = []
         expected += [running] if running else []
+        running_ones += [running] if running else []
     assert found == expected
+    if ended := [episode for episode in expected if episode not in running_ones]:
+        batch = buffer.sample_episodes(8, rng)
+        sampled = [[*of[real]] for of, real in zip(batch["reward"], batch["mask"], strict=True)]
+        assert all(episode in ended for episode in sampled)
+        assert batch["mask"].shape[1] == max(map(len, sampled))
     ends = buffer._drawer._ends
     assert len({*zip(ends.envs, ends.steps, strict=True)}) == len(ends.steps)
 

@@ -22,7 +22,7 @@ from obscodec.buffers.field import Array, Field, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.step_drawer import StepDrawer
-from obscodec.buffers.step_reader import Read, Span, StepReader
+from obscodec.buffers.step_reader import Bools, Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
@@ -542,8 +542,9 @@ class RingBuffer:
             return_indices: whether to return the indices of the steps, too. An index stays valid until its step is
                 overwritten: see :meth:`take`, and :class:`Prioritized`.
             to: a device of PyTorch, to return tensors: ``"cpu"`` shares the memory of the arrays, ``"cuda"`` copies
-                from page-locked memory in the background.
-            convert: called with each array, such as ``jax.numpy.asarray``.
+                from page-locked memory in the background. Or ``"jax"``, for arrays of JAX on its default device, on a
+                CPU without a copy of what has 64 KiB or more, and numbers of less than 8 bytes.
+            convert: called with each array, such as ``mlx.core.array``.
 
         Returns:
             For each field a new array ``[batch, *shape]``, a tensor, or what ``convert`` returns for it; for a stack of
@@ -558,7 +559,7 @@ class RingBuffer:
             FieldError: ``n_step`` finds no rewards, or no ``episode_end``.
             SpecError: priorities are drawn with replacement only; ``to`` and ``convert`` exclude each other; ``to`` is
                 no device of PyTorch.
-            MissingPackage: ``to`` is given, and PyTorch is not installed.
+            MissingPackage: ``to`` is given, and PyTorch or JAX is not installed.
             BackendUnavailable: PyTorch can't use the device.
         """
         began, choose = perf_counter(), self._reader.choose
@@ -648,6 +649,8 @@ class RingBuffer:
         *,
         overlap: int | None = None,
         burn_in: int = 0,
+        bootstrap: int = 0,
+        dilation: int = 1,
         strict_length: bool = True,
         across_episodes: bool = False,
         starts: npt.ArrayLike | None = None,
@@ -657,8 +660,8 @@ class RingBuffer:
     ) -> Any:
         """Random sequences of consecutive steps of one environment, uniformly and with replacement.
 
-        A sequence lies in one episode. The batch has one array more, ``"mask"``, ``bool[batch, burn_in + length]``:
-        False where a step is missing, which is read as zeros.
+        A sequence lies in one episode. The batch has one array more, ``"mask"``, ``bool[batch, n]``, where ``n`` is
+        ``burn_in + length + bootstrap``: False where a step is missing, which is read as zeros.
 
         Args:
             batch: how many sequences.
@@ -668,7 +671,11 @@ class RingBuffer:
                 last one of an episode begins earlier, to end with it. None to begin anywhere.
             burn_in: so many steps of the episode before each sequence, to warm up a recurrent network; they are missing
                 where the episode begins later.
-            strict_length: leave out episodes with fewer steps than ``length``; False to fill up their ends.
+            bootstrap: so many steps behind each sequence, for the values of what follows; they are missing where the
+                episode ends earlier.
+            dilation: 1 for consecutive steps, ``k`` for every ``k``-th one, also before and behind the sequence.
+            strict_length: leave out episodes with fewer steps than ``length``, or than these reach over with
+                ``dilation``; False to fill up their ends.
             across_episodes: draw from all steps, whatever ends in between. Steps that the ``mask`` of the buffer
                 excludes are missing. A sequence does not cross what :meth:`end_episodes` has ended, if no field says
                 so.
@@ -680,8 +687,8 @@ class RingBuffer:
             return_indices: whether to return the indices of the steps where they begin, after the burn-in, too.
 
         Returns:
-            For each field an array ``[batch, burn_in + length, *shape]``, or a tensor; with a stack of ``n`` steps
-            ``[batch, burn_in + length, n, *shape]``. With ``return_indices`` a pair, of that and of ``i64[batch]``.
+            For each field an array ``[batch, n, *shape]``, or a tensor; with a stack of ``m`` steps
+            ``[batch, n, m, *shape]``. With ``return_indices`` a pair, of that and of ``i64[batch]``.
 
         Raises:
             SlotError: no step is stored; no episode is long enough; or there is no step with such an index.
@@ -693,26 +700,73 @@ class RingBuffer:
         """
         batch, length = as_count("batch", batch, 0), as_count("length", length)
         overlap, burn_in = as_option("overlap", overlap, 0), as_count("burn_in", burn_in, 0)
+        bootstrap, dilation = as_count("bootstrap", bootstrap, 0), as_count("dilation", dilation)
         if overlap is not None and overlap >= length:
             raise ShapeError(f"overlap must be less than length, {length}, got {overlap}")
         strict, choose = as_flag("strict_length", strict_length), self._reader.chooser(to=to)
         if p is not None and not (starts is None and overlap is None):
             raise SpecError("p says where sequences begin: leave starts and overlap out")
-        if "mask" in self._set.fields:
-            raise FieldError("sequences return a mask: give the field 'mask' another name")
+        self._refuse_mask()
         across, returns_indices = as_flag("across_episodes", across_episodes), as_flag("return_indices", return_indices)
+        stride = 1 if overlap is None else (length - overlap) * dilation
+        offsets, n = dilation * np.arange(-burn_in, length + bootstrap), dilation * (length - 1) + 1
+        how = batch, n, rng, stride, offsets, strict, across, starts, p
+        return self._drawn(lambda span: self._drawer.sequences(span, *how), choose, returns_indices)
+
+    @says_errors
+    def sample_episodes(
+        self,
+        batch: int,
+        rng: Rng = None,
+        *,
+        length: int | None = None,
+        to: object = None,
+        return_indices: bool = False,
+    ) -> Any:
+        """Whole random episodes, of those that have ended, uniformly and with replacement, filled up with zeros.
+
+        The oldest episode of an environment may lack its first steps, which are overwritten.
+
+        Args:
+            batch: how many episodes.
+            rng: a random generator, of numpy or PyTorch, or a seed; None for one that the system has seeded.
+            length: how many steps each has in the batch; of longer episodes, the first ones. None for as many as the
+                longest one in the batch.
+            to: see :meth:`sample`.
+            return_indices: whether to return the indices of the first steps, too.
+
+        Returns:
+            For each field an array ``[batch, n, *shape]``, or a tensor, and ``"mask"``, ``bool[batch, n]``: False
+            behind the end of an episode. With ``return_indices`` a pair, of that and of ``i64[batch]``.
+
+        Raises:
+            SlotError: no episode has ended.
+            FieldError: there is no ``episode_end``; or a field is named ``"mask"``.
+            Exception: see :meth:`sample`.
+        """
+        batch, length = as_count("batch", batch, 0), as_option("length", length)
+        choose, returns_indices = self._reader.chooser(to=to), as_flag("return_indices", return_indices)
+        self._refuse_mask()
+        return self._drawn(lambda span: self._drawer.whole_episodes(span, batch, rng, length), choose, returns_indices)
+
+    def _drawn(
+        self, draw: Callable[[Span], tuple[Ints, Ints, Bools, Ints]], choose: Callable[..., Read], with_indices: bool
+    ) -> Any:
+        """Draw and read sequences, with their indices if wanted."""
         began = perf_counter()
         with self._lock:
             span = self._span
-            stride = 1 if overlap is None else length - overlap
-            drawn = self._drawer.sequences(span, batch, length, rng, stride, burn_in, strict, across, starts, p)
-            steps, envs, real, indices = drawn
+            steps, envs, real, indices = draw(span)
             read = choose(span, steps, envs, real)
         sequences = read()
         with self._lock:
             self._set.n_samples += 1
             self._set.sample_s += perf_counter() - began
-        return (sequences, indices) if returns_indices else sequences
+        return (sequences, indices) if with_indices else sequences
+
+    def _refuse_mask(self) -> None:
+        if "mask" in self._set.fields:
+            raise FieldError("sequences return a mask: give the field 'mask' another name")
 
     @says_errors
     def episodes(self, *, unfinished: bool = False, to: object = None) -> Iterator[dict[str, Any]]:

@@ -93,15 +93,16 @@ class StepDrawer:
         length: int,
         rng: Rng,
         stride: int,
-        burn_in: int,
+        offsets: Ints,
         strict: bool,
         across: bool,
         starts: npt.ArrayLike | None,
         p: npt.ArrayLike | Prioritized | None,
     ) -> tuple[Ints, Ints, Bools, Ints]:
-        """Random sequences, see ``RingBuffer.sequences``; its ``overlap`` is ``length - stride``.
+        """Random sequences, see ``RingBuffer.sequences``.
 
-        Returns steps and their environments, ``i64[batch, burn_in + length]`` both, which of them are real, and the
+        They begin every ``stride`` steps, reach over ``length`` steps, and have those ``offsets``, ``i64[n]``, after
+        the first one. Returns steps and their environments, ``i64[batch, n]`` both, which of them are real, and the
         indices where sequences begin.
         """
         _refuse_empty(span)
@@ -115,13 +116,33 @@ class StepDrawer:
                 raise ShapeError(f"{what}: pass a start for each sequence")
             start = steps + of_envs(span.begin, envs)
             part = parts.find(start, envs)
-        steps = start[:, None] + np.arange(-burn_in, length)
-        real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
-        envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
-        steps = np.asarray(np.where(real, steps, start[:, None]) - of_envs(span.begin, envs), np.int64)
+        steps, envs, real = self._of_parts(span, parts, part, start, offsets)
         if across:
             real &= self._reader.drawable(span, steps, envs)
         return steps, envs, real, start * span.n_envs + parts.envs[part]
+
+    def whole_episodes(self, span: Span, batch: int, rng: Rng, length: int | None) -> tuple[Ints, Ints, Bools, Ints]:
+        """Random episodes that have ended, as :meth:`sequences` returns them; see ``RingBuffer.sample_episodes``."""
+        _refuse_empty(span)
+        parts = self.episodes(span)
+        ended = np.flatnonzero(parts.done)
+        if not len(ended):
+            raise SlotError("no episode has ended: append more steps, or call end_episodes")
+        part = as_generator(rng).choice(ended, batch)
+        begin = parts.begin[part]
+        longest = int((parts.end[part] - begin).max(initial=0))
+        steps, envs, real = self._of_parts(span, parts, part, begin, np.arange(length or longest))
+        return steps, envs, real, begin * span.n_envs + parts.envs[part]
+
+    def _of_parts(
+        self, span: Span, parts: Episodes, part: Ints, start: Ints, offsets: Ints
+    ) -> tuple[Ints, Ints, Bools]:
+        """The steps of parts, ``offsets`` after their ``start``; their environments, and which of them are real."""
+        steps = start[:, None] + offsets
+        real = (steps >= parts.begin[part][:, None]) & (steps < parts.end[part][:, None])
+        envs = np.broadcast_to(parts.envs[part][:, None], steps.shape)
+        steps = np.asarray(np.where(real, steps, start[:, None]) - of_envs(span.begin, envs), np.int64)
+        return steps, envs, real
 
     def episodes(self, span: Span, *, across_seams_alone: bool = False) -> Episodes:
         """The episodes, of which only new steps are looked at; or the parts between what no field says."""

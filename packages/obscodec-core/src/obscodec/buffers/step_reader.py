@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_integers, kind_of
 from obscodec.arrays import DeferredRead, Selection, TensorArray
-from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, of_envs
+from obscodec.buffers.drawing import Counts, Ends, JaxBatch, NStep, Seams, Stack, TorchBatch, of_envs
 from obscodec.buffers.field import Array, Field
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Ints
@@ -224,11 +224,15 @@ class StepReader:
         if convert is not None and not callable(convert):
             raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
         if to is not None and convert is not None:
-            raise SpecError("to returns tensors of PyTorch, convert whatever you like: pass one of them")
+            raise SpecError(
+                "to returns tensors of PyTorch or arrays of JAX, convert whatever you like: pass one of them"
+            )
         n_steps = None if n_step is None and gamma is None else NStep.of(n_step, gamma, reward)
         if n_steps is not None:
             self._check_n_step(n_steps)
-        tensors = None if to is None else TorchBatch(to)
+        tensors: JaxBatch | TorchBatch | None = None
+        if to is not None:
+            tensors = JaxBatch() if isinstance(to, str) and to == "jax" else TorchBatch(to)
         new_array = tensors.new_array if tensors else new_batch
 
         def choose(span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
@@ -240,7 +244,7 @@ class StepReader:
                 window = np.minimum(steps[:, None] + np.arange(length), last[:, None])
                 rewards: Any = self._arrays[reward][self.rows(span, window, envs[:, None]), envs[:, None]]
                 more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
-            at_once = tensors.tensor if tensors else None  # all items of a store
+            at_once = tensors.tensor if isinstance(tensors, TorchBatch) else None  # all items of a store
             chosen = self.read(span, steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
 
             def read() -> dict[str, Any]:
