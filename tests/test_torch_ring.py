@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from obscodec import BackendUnavailable, Field, Prioritized, RingBuffer, SpecError
+from obscodec import BackendUnavailable, DTypeError, Field, Prioritized, RingBuffer, SpecError
 from obscodec.buffers import TorchBatch
 
 
@@ -115,6 +115,21 @@ def test_tensors_are_indices_and_priorities():
     np.testing.assert_array_equal(taken["reward"], batch["reward"])
     priorities.update(torch.from_numpy(indices), torch.rand(8))
     assert priorities.weights(torch.from_numpy(indices)).shape == (8,)
+
+
+def test_a_model_of_torch_relabels_rewards():
+    buffer = filled()
+
+    def label(steps):
+        assert_tensors_equal({"frame": steps["frame"]}, {"frame": steps["frame"].numpy()})
+        return steps["frame"].float().mean(dim=(1, 2, 3))
+
+    buffer.relabel("reward", label, reads=["frame"], batch=7, to="cpu")
+    stored = buffer.take(list(buffer.indices))
+    expected = torch.from_numpy(stored["frame"]).float().mean(dim=(1, 2, 3)).numpy()
+    np.testing.assert_array_equal(stored["reward"], expected)
+    with pytest.raises(DTypeError, match="detach"):
+        buffer.relabel("reward", lambda steps: torch.zeros(len(steps["plain"]), requires_grad=True), to="cpu")
 
 
 def test_a_device_that_is_not_there_is_refused():

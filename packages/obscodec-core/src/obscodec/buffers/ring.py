@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
@@ -18,7 +18,7 @@ from obscodec.arrays import Index
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.clock import Clock
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
-from obscodec.buffers.field import Array, Field, listed, no_field
+from obscodec.buffers.field import Array, Field, is_among, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.step_drawer import StepDrawer
@@ -26,7 +26,7 @@ from obscodec.buffers.step_reader import Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
-from obscodec.runtime import LockOrder, PicklableLock, says_errors, says_memory_error
+from obscodec.runtime import LockOrder, PicklableLock, assign, says_errors, says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, part_of, versioned
 from obscodec.stats import BufferStats
@@ -298,6 +298,82 @@ class RingBuffer:
             self._drawer.forget(begin + span.begin)
             self._seams = self._stored_seams.without(span.indices(steps, envs))
             self._set.drop((self._reader.rows(span, steps, envs), envs))
+
+    @says_errors
+    def assign(self, indices: npt.ArrayLike, /, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Change fields of stored steps. A refused call changes nothing.
+
+        Steps that were overwritten or taken out meanwhile are left out; of a step that is named twice, the last value
+        counts. Priorities stay as they are.
+
+        Args:
+            indices: ``i64[n]``, such as :meth:`sample` returns them.
+            **values: for each field to change ``[n, *shape]``, as :meth:`append` takes them. A field can change if it
+                is not compressed, not read as a stack, and neither ``mask`` nor among ``episode_end``.
+
+        Raises:
+            FieldError: a field does not exist, or can't change.
+            ShapeError: a value has another shape.
+            DTypeError: the dtype of a field would change a number.
+            SlotError: a step is not there yet.
+        """
+        for name in values:
+            self._check_changes(name)
+        if np.ndim(indices) != 1:
+            raise ShapeError(f"indices are an array [n], got shape {np.shape(indices)}")
+        items = {name: self._set.step(name, value, np.size(indices)) for name, value in values.items()}
+        self._lock.refuse_nested()
+        with self._lock:
+            span = self._span
+            there, steps, envs = span.stored(indices)
+            at = self._reader.rows(span, steps, envs), envs
+            plain = {name: array for name, array in self._arrays.items() if isinstance(array, np.ndarray)}
+            assign(*[(plain[name], at, new[there]) for name, new in items.items()])
+
+    @says_errors
+    def relabel(
+        self,
+        field: str,
+        label: Callable[[dict[str, Any]], ArrayLike | npt.ArrayLike],
+        *,
+        reads: Iterable[str] | None = None,
+        batch: int = 256,
+        to: object = None,
+    ) -> None:
+        """Give a field of all steps that are stored now a new value, such as the reward of a model that has learned.
+
+        Other threads append and sample meanwhile: a step changes with its batch, and one that is overwritten meanwhile
+        is left out. Steps that are never drawn stay as they are. An exception of ``label`` leaves the batches before it
+        changed.
+
+        Args:
+            field: the field to change; see :meth:`assign`.
+            label: called with steps as :meth:`take` returns them, the oldest first; returns ``[n, *shape]``, the values
+                of the field.
+            reads: the fields that ``label`` needs, None for all. Only these are decoded.
+            batch: how many steps at a time.
+            to: see :meth:`sample`, for what ``label`` gets; it returns an array on the CPU.
+
+        Raises:
+            FieldError: a field does not exist, or can't change.
+            Exception: see :meth:`assign`, :meth:`sample`, and what ``label`` raises.
+        """
+        self._check_changes(field)
+        if not callable(label):
+            raise DTypeError(f"label must be a function of steps, got {kind_of(label)}: assign takes values")
+        batch, reader = as_count("batch", batch), self._reader if reads is None else self._reader.only(reads)
+        choose = reader.chooser(to=to)
+        with self._lock:
+            stored = self.indices
+        for begin in range(0, len(stored), batch):
+            with self._lock:
+                span = self._span
+                _, steps, envs = span.stored(stored[begin : begin + batch])
+                drawn = self._reader.drawable(span, steps, envs)
+                steps, envs = steps[drawn], envs[drawn]
+                read = choose(span, steps, envs)
+            if len(steps):
+                self.assign(span.indices(steps, envs), **{field: label(read())})
 
     @says_memory_error
     def with_envs(self, n_envs: int) -> Self:
@@ -805,6 +881,20 @@ class RingBuffer:
             missing = [f"{name!r} is missing" for name in self._set.fields if name not in values]
             unknown = [f"{name!r} is none of them" for name in values if name not in self._set.fields]
             raise FieldError(f"a step has the fields {listed(self._set.fields)}: {', '.join(missing + unknown)}")
+
+    def _check_changes(self, name: str) -> None:
+        """Refuse to change a field of stored steps if more than its values would change."""
+        if not is_among(name, self._set.fields):
+            raise no_field(name, self._set.fields)
+        if name in self.episode_end or name == self.mask:
+            what = "tells which steps belong to an episode, and changed would join or divide stored ones"
+            raise FieldError(f"{name!r} {what}: change a field of its own, such as the factor of the next value")
+        if self._set.stores[name] is not None:
+            what = "is compressed, each step against others"
+            raise FieldError(f"{name!r} {what}: to change stored steps, declare it with codec=None")
+        if {name, self.fields[name].next_of} & self.stack.keys():
+            what = "is read as a stack, also of steps that no index names any more"
+            raise FieldError(f"{name!r} {what}: to change stored steps, leave it out of stack")
 
     def _check_names(self) -> None:
         for name in self._set.fields:
