@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_a_setting_stays(kind, name):
         setattr(made, name, 900)
     if isinstance(vars(type(made)).get(name, Fixed("")), Fixed):  # else it is a property, such as the shape
         assert str(raised.value).startswith(f"{name} of a {kind} can't be changed, it is ")
-        assert ": make another " in str(raised.value) or ": with_envs makes a buffer " in str(raised.value)
+        assert re.search(r": (make another|with_envs makes a buffer|resized makes a buffer) ", str(raised.value))
         with pytest.raises(AttributeError, match=rf"^{name} of a {kind} can't be deleted$"):
             delattr(made, name)
     assert getattr(made, name) == before
@@ -60,7 +61,9 @@ def test_a_setting_stays(kind, name):
 def test_copies_have_the_settings_and_keep_them(rebuild):
     made = rebuild(ring())
     assert (made.capacity, made.n_envs, dict(made.stack), made.pad) == (30, 2, {"obs": 3}, "edge")
-    with pytest.raises(AttributeError, match=r"^capacity of a RingBuffer can't be changed, it is 30: make another R"):
+    with pytest.raises(
+        AttributeError, match=r"^capacity of a RingBuffer can't be changed, it is 30: resized makes a b"
+    ):
         made.capacity = 900
 
 

@@ -6,7 +6,7 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import ExitStack
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
 
@@ -20,7 +20,7 @@ from obscodec.buffers.clock import Clock
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
 from obscodec.buffers.field import Array, Field, is_among, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
-from obscodec.buffers.rearranged import Rearranged
+from obscodec.buffers.side_by_side import SideBySide, as_alike
 from obscodec.buffers.step_drawer import StepDrawer
 from obscodec.buffers.step_reader import Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
@@ -99,7 +99,7 @@ class RingBuffer:
         (32, 4, 84, 84)
     """
 
-    capacity: Fixed[int] = Fixed(_INSTEAD)
+    capacity: Fixed[int] = Fixed("resized makes a buffer of the newest steps with another capacity")
     fields: FixedMapping[Field] = FixedMapping(_INSTEAD)
     n_envs: Fixed[int] = Fixed(_OTHER_ENVS)
     stack: FixedMapping[int] = FixedMapping(_INSTEAD)
@@ -404,24 +404,72 @@ class RingBuffer:
             >>> other.n_envs, other.capacity, len(other)
             (5, 40, 12)
         """
-        n_envs = as_count("n_envs", n_envs)
-        capacity = -(-self.capacity * self.n_envs // n_envs)
-        with self._lock:
-            span, envs = self._span, np.arange(self.n_envs if len(self) else 0)
-            Rearranged.refuse_running(envs[~self._reader.ends(span, np.full(len(envs), span.n - 1), envs)])
-            size, scan = (span.n, self.n_envs, n_envs, capacity), partial(self._reader.scan, span)
-            in_stack, n_before = partial(self._reader.n_inside, span, self._clock.n_before + 1), self._clock.n_before
-            rearranged = Rearranged.of(*size, scan, lambda steps, envs: in_stack(steps, envs) - 1, n_before)
-            rows, ends = self._reader.rows(span, rearranged.steps, rearranged.envs), rearranged.ends
-            numbers = rearranged.numbers(rows, self.n_envs)
-            ends |= span.seams.are_ends(span.indices(rearranged.steps, rearranged.envs))
-            state, arguments = self.state(), self.arguments()
-        arguments |= {"n_envs": n_envs, "capacity": capacity, "spill": self._memory.folder}
-        made = self.from_arguments(arguments)
-        made._set.restore_rearranged(state["arrays"], numbers)
-        made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~rearranged.drawn))
-        made._clock.appended = len(ends)
+        return type(self).merged([self], as_count("n_envs", n_envs))
+
+    @classmethod
+    @says_memory_error
+    def merged(cls, buffers: Sequence[RingBuffer], n_envs: int | None = None) -> Self:
+        """A new buffer with the steps of several, laid out as :meth:`with_envs` does it; these stay as they are.
+
+        The newest steps of each buffer are the newest of all. The steps of the buffer that has most of them stay
+        encoded. Those of the others are decoded, some at a time, and encoded once more: a store has one codec at a
+        time, and its streams need what that has learned. How fields are kept, ``threads`` and ``spill`` are as in the
+        buffer with most steps; capacities and ``max_bytes`` add up. Indices begin anew at 0.
+
+        Args:
+            buffers: a list; they have the same fields, ``stack``, ``pad``, ``episode_end`` and ``mask``.
+            n_envs: how many environments step together from now on; None for as many as all buffers have.
+
+        Raises:
+            FieldError: the buffers differ, or there is none.
+            Exception: see :meth:`with_envs`.
+        """
+        rings = as_alike(buffers, RingBuffer)
+        n_envs = sum(ring.n_envs for ring in rings) if n_envs is None else as_count("n_envs", n_envs)
+        capacity = -(-sum(ring.capacity * ring.n_envs for ring in rings) // n_envs)
+        limits = [ring.max_bytes for ring in rings if ring.max_bytes is not None]
+        with ExitStack() as held:
+            for lock in sorted((ring._lock for ring in rings), key=id):
+                held.enter_context(lock)
+            most = max(range(len(rings)), key=lambda k: rings[k]._clock.n_stored)
+            together = SideBySide([(ring._span, ring._reader) for ring in rings], rings[most]._clock.n_before)
+            rearranged = together.rearranged(n_envs, capacity)
+            numbers, ends = zip(*(together.part(k, rearranged) for k in range(len(rings))), strict=True)
+            state, arguments = rings[most].state(), rings[most].arguments()
+            copies = {k: ring.resized(ring.capacity) for k, ring in enumerate(rings) if k != most}
+        arguments |= {"n_envs": n_envs, "capacity": capacity, "max_bytes": None, "spill": None}
+        if len(limits) == len(rings):
+            arguments |= {"max_bytes": sum(limits), "spill": rings[most].spill}
+        made = cls.from_arguments(arguments)
+        made._set.restore_rearranged(state["arrays"], numbers[most])
+        for k, copy in copies.items():
+            made._set.put_copies(copy._set, numbers[k])
+        every_end = np.logical_or.reduce([rearranged.ends, *ends])
+        made._seams = Seams(np.flatnonzero(every_end), np.flatnonzero(~rearranged.drawn))
+        made._clock.appended = len(every_end)
         rearranged.warn()
+        return made
+
+    @says_memory_error
+    def resized(self, capacity: int) -> Self:
+        """A new buffer with the newest steps and another capacity; this one stays as it is.
+
+        Steps stay encoded, and keep their indices and environments. So running episodes go on, and so does a
+        ``Prioritized`` with enough room.
+
+        Args:
+            capacity: how many steps to keep for each environment.
+
+        Raises:
+            ShapeError: ``capacity`` is less than 1, or what is not compressed would take more than ``max_bytes``.
+            DTypeError: ``capacity`` is no integer.
+        """
+        arguments = {**self.arguments(), "capacity": as_count("capacity", capacity), "spill": self.spill}
+        made = self.from_arguments(arguments)
+        with self._lock:
+            (clock, numbers), seams, state = self._clock.resized(made.capacity), self._stored_seams, self.state()
+        made._set.restore_rearranged(state["arrays"], numbers)
+        made._clock, made._seams = clock, seams
         return made
 
     @says_memory_error
