@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from obscodec import AutoStore, Field, FrameStore, Layout, Prioritized, RingBuffer, TensorArray
+from obscodec import AutoStore, Field, FrameStore, Layout, Mixture, Prioritized, RingBuffer, TensorArray
 from obscodec.arrays import WriteBuffer
 from obscodec.fixed import Fixed
 from obscodec.heap import SlotHeap
@@ -29,6 +29,7 @@ def narrow_store():
 
 MADE = {
     "RingBuffer": (ring, "capacity fields n_envs stack episode_end pad mask max_bytes spill threads"),
+    "Mixture": (lambda: Mixture({ring(): 1}), "buffers shares"),
     "Prioritized": (lambda: Prioritized(30), "capacity alpha eps"),
     "FrameStore": (
         lambda: FrameStore(STACK, frame_stack=4),
