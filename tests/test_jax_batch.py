@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from new_python import run_python
-from obscodec import Field, MissingPackage, RingBuffer
+from obscodec import Field, MissingPackage, Mixture, RingBuffer
 
 N_ENVS = 4
 
@@ -32,12 +32,13 @@ def compare() -> None:
     """All batches of JAX have the values of those of numpy, and images lie where they were decoded."""
     import jax
 
-    buffer = ring()
+    buffer, other = ring(), ring()
     kinds = {
         "sample": lambda **how: buffer.sample(32, 0, n_step=3, gamma=0.5, **how),
         "take": lambda **how: buffer.take([*buffer.indices][:20], **how),
         "sequences": lambda **how: buffer.sequences(8, 3, 0, bootstrap=1, **how),
         "sample_episodes": lambda **how: buffer.sample_episodes(8, 0, **how),
+        "mixture": lambda **how: Mixture({buffer: 0.5, other: 0.5}).sample(32, 0, **how),
         "epochs": lambda **how: next(buffer.epochs(32, 0, **how)),
     }
     for name, draw in kinds.items():

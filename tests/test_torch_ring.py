@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from obscodec import BackendUnavailable, Field, Prioritized, RingBuffer, SpecError
+from obscodec import BackendUnavailable, DTypeError, Field, Mixture, Prioritized, RingBuffer, SpecError
 from obscodec.buffers import TorchBatch
 
 
@@ -115,6 +115,47 @@ def test_tensors_are_indices_and_priorities():
     np.testing.assert_array_equal(taken["reward"], batch["reward"])
     priorities.update(torch.from_numpy(indices), torch.rand(8))
     assert priorities.weights(torch.from_numpy(indices)).shape == (8,)
+
+
+def test_a_model_of_torch_relabels_rewards():
+    buffer = filled()
+
+    def label(steps):
+        assert_tensors_equal({"frame": steps["frame"]}, {"frame": steps["frame"].numpy()})
+        return steps["frame"].float().mean(dim=(1, 2, 3))
+
+    buffer.relabel("reward", label, reads=["frame"], batch=7, to="cpu")
+    stored = buffer.take(list(buffer.indices))
+    expected = torch.from_numpy(stored["frame"]).float().mean(dim=(1, 2, 3)).numpy()
+    np.testing.assert_array_equal(stored["reward"], expected)
+    with pytest.raises(DTypeError, match="detach"):
+        buffer.relabel("reward", lambda steps: torch.zeros(len(steps["plain"]), requires_grad=True), to="cpu")
+
+
+def test_a_mixture_returns_tensors():
+    mixture = Mixture({filled(): 0.5, filled(): 0.5})
+    assert_tensors_equal(mixture.sample(20, 0, to="cpu"), mixture.sample(20, 0))
+    generator = torch.Generator().manual_seed(1)
+    assert_tensors_equal(
+        mixture.sequences(8, 3, generator, to="cpu"), mixture.sequences(8, 3, generator.manual_seed(1))
+    )
+
+
+@pytest.mark.parametrize("to", ["cuda", None])
+def test_buffers_on_a_gpu_are_mixed_and_merged(to, cuda, torch_device):
+    fields = {"frame": Field((20, 20), np.uint8, "delta-rle", device=cuda), "number": Field((), np.int64)}
+    buffers = [RingBuffer(60, fields) for _ in range(2)]
+    for k, buffer in enumerate(buffers):
+        frames = np.broadcast_to(np.arange(50, dtype=np.uint8)[:, None, None], (50, 20, 20)) + np.uint8(60 * k)
+        buffer.extend(frame=frames, number=frames[:, 0, 0])
+        buffer.end_episodes()
+    batch = Mixture({buffers[0]: 0.5, buffers[1]: 0.5}).sample(20, 0, to=to)
+    frames, numbers = (torch.as_tensor(batch[name]).cpu().numpy() for name in ("frame", "number"))
+    np.testing.assert_array_equal(frames, np.broadcast_to(numbers[:, None, None].astype(np.uint8), (20, 20, 20)))
+    assert {*(numbers // 60).tolist()} == {0, 1}
+    merged = RingBuffer.merged(buffers)[:]
+    np.testing.assert_array_equal(torch.as_tensor(merged["frame"]).cpu().numpy()[..., 3, 3], merged["number"])
+    assert sorted(merged["number"].reshape(-1).tolist()) == [*range(50), *range(60, 110)]
 
 
 def test_a_device_that_is_not_there_is_refused():

@@ -78,3 +78,13 @@ class Played:
     def places(self):
         """The episode of each step, and its place there."""
         return {k: (one, at) for of in self.episodes for one in of for at, k in enumerate(one)}
+
+
+def drawn(buffer):
+    """All that can be drawn, by the number of the step, and its index."""
+    found = {}
+    for batch, indices in buffer.epochs(64, 0, return_indices=True):
+        for row, index in enumerate(indices.tolist()):
+            step = {name: array[row].tobytes() for name, array in batch.items()}
+            assert found.setdefault(int(batch["number"][row].item()), (index, step))[0] == index
+    return found

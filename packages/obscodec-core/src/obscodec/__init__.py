@@ -29,14 +29,14 @@ from obscodec.layout import FrameStack, Layout
 
 if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
-    from obscodec.buffers import Field, Prioritized, RingBuffer, estimate
+    from obscodec.buffers import Field, Mixture, Prioritized, RingBuffer, estimate
     from obscodec.snapshots import Snapshot, load, save
     from obscodec.stores import AutoStore, FrameStore
 
 # Loaded at first use: these rooms need numba, which takes half a second to import.
 _ROOMS = {
     "arrays": ("TensorArray",),
-    "buffers": ("Field", "Prioritized", "RingBuffer", "estimate"),
+    "buffers": ("Field", "Mixture", "Prioritized", "RingBuffer", "estimate"),
     "snapshots": ("Snapshot", "load", "save"),
     "stores": ("AutoStore", "FrameStore"),
 }
@@ -60,6 +60,7 @@ __all__ = [
     "LayoutError",
     "LevelError",
     "MissingPackage",
+    "Mixture",
     "ObscodecError",
     "Prioritized",
     "RingBuffer",

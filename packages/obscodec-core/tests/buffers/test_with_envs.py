@@ -8,19 +8,9 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import DTypeError, Field, Prioritized, RingBuffer, ShapeError, SlotError
-from played import CAPACITY, DEPTH, Played, frames
+from played import CAPACITY, DEPTH, Played, drawn, frames
 
 WAYS = [(2, 4), (4, 2), (3, 2), (1, 5), (3, 3), (1, 1)]
-
-
-def drawn(buffer):
-    """All that can be drawn, by the number of the step, and its index."""
-    found = {}
-    for batch, indices in buffer.epochs(64, 0, return_indices=True):
-        for row, index in enumerate(indices.tolist()):
-            step = {name: array[row].tobytes() for name, array in batch.items()}
-            assert found.setdefault(int(batch["number"][row].item()), (index, step))[0] == index
-    return found
 
 
 def check_inside(played, buffer, stride):

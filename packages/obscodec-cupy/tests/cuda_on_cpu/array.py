@@ -62,6 +62,12 @@ class SimulatedArray:
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise TypeError("device memory is not converted implicitly, download it")
 
+    def __array_function__(self, function: Any, _: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Join arrays, as those of CuPy do."""
+        if function is not np.concatenate:
+            return NotImplemented
+        return SimulatedArray(np.concatenate([array.memory for array in args[0]], **kwargs), None)
+
     def __dlpack__(self, **options: Any) -> Any:
         return np.asarray(_Lent(self)).__dlpack__(**options)
 

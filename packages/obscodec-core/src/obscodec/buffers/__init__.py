@@ -9,6 +9,7 @@ from obscodec.buffers.estimates import estimate, part_ends, spread
 from obscodec.buffers.exploration import is_vec_env, leaves, n_envs_of, play
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, fit, making_room
+from obscodec.buffers.mixture import Mixture
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.ring import RingBuffer
@@ -22,6 +23,7 @@ __all__ = [
     "BufferOptions",
     "Field",
     "Memory",
+    "Mixture",
     "Prioritized",
     "Rearranged",
     "RingBuffer",

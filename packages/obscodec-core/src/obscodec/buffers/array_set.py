@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
-from obscodec.arrays import Index, TensorArray, WriteBuffer
+from obscodec.arrays import DeferredRead, Index, TensorArray, WriteBuffer, places_together
 from obscodec.buffers.field import Array, Field, check_fields, is_among, no_field
-from obscodec.buffers.rearranged import Rearranged, again
+from obscodec.buffers.rearranged import NOTHING, Rearranged, places_before
 from obscodec.devices import from_device
 from obscodec.errors import CorruptStream, LayoutError, ObscodecError, SpecError
 from obscodec.layout import ArrayLike
@@ -17,6 +17,8 @@ from obscodec.segments import Ints
 from obscodec.state import State, array_of, number_of, part_of
 from obscodec.stats import BufferStats, StoreStats
 from obscodec.stores import Store
+
+_COPIED_NBYTES = 1 << 24  # of items that are decoded at a time
 
 
 class ArraySet:
@@ -181,17 +183,45 @@ class ArraySet:
         Only a step that has a second place is decoded, and stored once more; the ids of the others move. ``state`` is
         of arrays with another number of environments, ``numbers`` are ``Rearranged.numbers`` of the rows of the state.
         """
-        arrays, repeated = part_of(state, "arrays", list), again(numbers)
-        once = np.where(repeated, -1, numbers)  # a place owns its reference
-        items = [Rearranged.picked(of["items"], once if self.stores[of["field"]] else numbers) for of in arrays]
-        filled = [{**of, "items": of_array} for of, of_array in zip(arrays, items, strict=True)]
+        arrays, places = part_of(state, "arrays", list), places_before(numbers)
+        once = np.where(places == NOTHING, numbers, NOTHING)  # a place owns its reference
+        filled = [{**of, "items": Rearranged.picked(of["items"], once)} for of in arrays]
         self.restore({**state, "arrays": filled}, np.arange(len(numbers)))
+        self.put_copies(self, places)
         for of, array in zip(arrays, self._arrays.values(), strict=True):
             if isinstance(array, TensorArray):
-                ids, store = of["items"].reshape(-1), array.store
-                places = np.nonzero(repeated)
-                array.assign_ids(places, store.append(store.read(ids[numbers[repeated]]), places[1]))
-                store.release(np.delete(ids, once[once >= 0]))
+                array.store.release(np.delete(of["items"].reshape(-1), once[once != NOTHING]))
+
+    def put_copies(self, other: "ArraySet", numbers: Ints) -> None:
+        """Store items of equal arrays of another set once more; compressed ones are decoded, some at a time.
+
+        ``numbers``, ``i64[n_rows, n_envs]``, are those of the items that go there, row by row of the other set; -1 for
+        none. What several arrays have is decoded together, and stored in the order of time.
+        """
+        rows, envs = np.nonzero(numbers != NOTHING)
+        for owner in self.stores:
+            keys = [key for key in self._arrays if self.owners[key[1]] == owner]  # none if it has no store of its own
+            n = max(1, _COPIED_NBYTES // max(1, len(keys) * self.fields[owner].layout.nbytes))
+            for begin in range(0, len(rows) if keys else 0, n):
+                at = rows[begin : begin + n], envs[begin : begin + n]
+                self._put_copies(keys, at, other, np.divmod(numbers[at], other.n_envs))
+
+    def _put_copies(
+        self, keys: list[tuple[str, str]], at: tuple[Ints, Ints], other: "ArraySet", there: tuple[Ints, Ints]
+    ) -> None:
+        """:meth:`put_copies` for some arrays, which share a store or are plain, and rows and environments of both."""
+        items: list[Array] = DeferredRead(lambda: [other._arrays[key][there] for key in keys], _new_items).result()
+        arrays = [self._arrays[key] for key in keys]
+        compressed = [array for array in arrays if isinstance(array, TensorArray)]
+        if not compressed:
+            for array, of_array in zip(arrays, items, strict=True):
+                array[at] = of_array
+            return
+        store, n = compressed[0].store, len(arrays)
+        tensors = np.stack(items, 1).reshape(-1, *store.layout.shape)
+        which = np.arange(len(tensors)).reshape(-1, n).T.reshape(-1)
+        with store.changing:
+            store.exchange(places_together(compressed, at)[0], tensors, which, np.repeat(at[1], n))
 
     def forget_damaged(self) -> Ints:
         """Set the rows of all arrays whose tensors can't be decoded to zero; ``i64[n, 2]``, their steps and envs."""
@@ -234,6 +264,10 @@ class ArraySet:
                 kept += f" ({of.waits_for})" if isinstance(of, StoreStats) and of.waits_for else ""
             texts.append(f"{name}: {field.layout}{kept}" if name else f"{field.layout}{kept}")
         return f"{stats.summary}\n  {'; '.join(texts)}"
+
+
+def _new_items(store: Store, n: int) -> Array:
+    return store.layout.tensors(np.empty((n, store.layout.nbytes), np.uint8))
 
 
 def _new_store(name: str, field: Field, threads: int | None) -> Store | None:

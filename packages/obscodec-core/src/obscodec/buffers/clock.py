@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from obscodec.buffers.drawing import Counts, Seams, greater, of_envs
+from obscodec.buffers.rearranged import NOTHING
 from obscodec.buffers.step_reader import Span
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of
@@ -125,6 +126,18 @@ class Clock:
         before = np.cumsum(lengths) - lengths
         steps = np.arange(len(envs)) + np.repeat(begin - before, lengths)
         yield steps % n_rows, envs
+
+    def resized(self, capacity: int) -> tuple[Clock, Ints]:
+        """The clock of a ring with another capacity that has the same steps, or the newest of them.
+
+        Returns it, and what is in the rows of the other ring: ``i64[n_rows, n_envs]``, see ``Rearranged.numbers``.
+        """
+        made, envs = Clock(capacity, self.n_before, self._n_envs), np.arange(self._n_envs)
+        made.appended, made.first = self.appended, self.oldest
+        made.earliest = made.released = greater(self.earliest, self.appended - min(self.n_rows, made.n_rows) + 1)
+        last, rows = np.broadcast_to(self.appended, self._n_envs) - 1, np.arange(min(self.most_appended, made.n_rows))
+        steps = last - (last - rows[:, None]) % made.n_rows
+        return made, np.where(steps >= made.earliest, steps % self.n_rows * self._n_envs + envs, NOTHING)
 
     def state(self) -> State:
         """The counts: see ``obscodec.state``; of environments that do not step together, arrays."""

@@ -13,7 +13,7 @@ from obscodec.errors import SlotError
 from obscodec.segments import Ints
 
 Bools = npt.NDArray[np.bool_]
-_NOTHING = -1  # in the place of an environment, or a number
+NOTHING = -1  # in the place of an environment, or a number
 
 
 class Rearranged(NamedTuple):
@@ -93,7 +93,7 @@ class Rearranged(NamedTuple):
         row = row + (n_rows - heights)[column]  # the newest steps come last
         offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         at = np.repeat(row, lengths) + offset, np.repeat(column, lengths)
-        steps, envs = np.full((2, n_rows, n_columns), _NOTHING, np.int64)
+        steps, envs = np.full((2, n_rows, n_columns), NOTHING, np.int64)
         is_drawn, ends = np.zeros((n_rows, n_columns), np.bool_), np.ones((n_rows, n_columns), np.bool_)
         steps[at], envs[at] = np.repeat(first, lengths) + offset, np.repeat(env, lengths)
         is_drawn[at] = offset >= np.repeat(drawn - first, lengths)
@@ -105,20 +105,20 @@ class Rearranged(NamedTuple):
 
         ``rows``, ``i64[n_rows, n_envs]``, are those of :attr:`steps` in the buffer, which has ``n_envs``.
         """
-        return np.where(self.envs == _NOTHING, _NOTHING, rows * n_envs + self.envs)
+        return np.where(self.envs == NOTHING, NOTHING, rows * n_envs + self.envs)
 
     @staticmethod
     def picked(items: npt.NDArray[Any], numbers: Ints) -> npt.NDArray[Any]:
         """A new array ``[n_rows, n_envs, ...]`` of the items with some :meth:`numbers`; zeros for -1."""
-        made, there = np.zeros((*numbers.shape, *items.shape[2:]), items.dtype), numbers != _NOTHING
+        made, there = np.zeros((*numbers.shape, *items.shape[2:]), items.dtype), numbers != NOTHING
         made[there] = items.reshape(-1, *items.shape[2:])[numbers[there]]
         return made
 
     @staticmethod
-    def refuse_running(envs: Ints) -> None:
+    def refuse_running(envs: Ints, whose: str = "") -> None:
         """Refuse to lay out a buffer if episodes are running in some environments: SlotError."""
         if len(envs):
-            which = "environment" + "s" * (len(envs) > 1) + " " + ", ".join(map(str, envs.tolist()))
+            which = "environment" + "s" * (len(envs) > 1) + " " + ", ".join(map(str, envs.tolist())) + whose
             what = f"the newest step of {which} ends no episode, and no environment would go on with it"
             raise SlotError(f"{what}: call end_episodes() first")
 
@@ -132,12 +132,11 @@ class Rearranged(NamedTuple):
             )
 
 
-def again(numbers: Ints) -> Bools:
-    """``bool[n_rows, n_envs]``: whether an item has a place before this one."""
-    _, first = np.unique(numbers, return_index=True)
-    others: Bools = numbers != _NOTHING
-    others.reshape(-1)[first] = False
-    return others
+def places_before(numbers: Ints) -> Ints:
+    """``i64[n_rows, n_envs]``: the place, row by row, that has the same item before this one; -1 for none."""
+    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    places: Ints = first[which].reshape(numbers.shape)
+    return np.where((numbers == NOTHING) | (places == np.arange(numbers.size).reshape(numbers.shape)), NOTHING, places)
 
 
 def _n_of_oldest(first: Ints, end: Ints, n: int) -> Ints:

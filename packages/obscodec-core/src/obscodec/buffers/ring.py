@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
 
@@ -18,15 +18,15 @@ from obscodec.arrays import Index
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.clock import Clock
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
-from obscodec.buffers.field import Array, Field, listed, no_field
+from obscodec.buffers.field import Array, Field, is_among, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
-from obscodec.buffers.rearranged import Rearranged
+from obscodec.buffers.side_by_side import SideBySide, as_alike
 from obscodec.buffers.step_drawer import StepDrawer
 from obscodec.buffers.step_reader import Bools, Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
-from obscodec.runtime import LockOrder, PicklableLock, says_errors, says_memory_error
+from obscodec.runtime import LockOrder, PicklableLock, assign, says_errors, says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, part_of, versioned
 from obscodec.stats import BufferStats
@@ -99,7 +99,7 @@ class RingBuffer:
         (32, 4, 84, 84)
     """
 
-    capacity: Fixed[int] = Fixed(_INSTEAD)
+    capacity: Fixed[int] = Fixed("resized makes a buffer of the newest steps with another capacity")
     fields: FixedMapping[Field] = FixedMapping(_INSTEAD)
     n_envs: Fixed[int] = Fixed(_OTHER_ENVS)
     stack: FixedMapping[int] = FixedMapping(_INSTEAD)
@@ -299,6 +299,82 @@ class RingBuffer:
             self._seams = self._stored_seams.without(span.indices(steps, envs))
             self._set.drop((self._reader.rows(span, steps, envs), envs))
 
+    @says_errors
+    def assign(self, indices: npt.ArrayLike, /, **values: ArrayLike | npt.ArrayLike) -> None:
+        """Change fields of stored steps. A refused call changes nothing.
+
+        Steps that were overwritten or taken out meanwhile are left out; of a step that is named twice, the last value
+        counts. Priorities stay as they are.
+
+        Args:
+            indices: ``i64[n]``, such as :meth:`sample` returns them.
+            **values: for each field to change ``[n, *shape]``, as :meth:`append` takes them. A field can change if it
+                is not compressed, not read as a stack, and neither ``mask`` nor among ``episode_end``.
+
+        Raises:
+            FieldError: a field does not exist, or can't change.
+            ShapeError: a value has another shape.
+            DTypeError: the dtype of a field would change a number.
+            SlotError: a step is not there yet.
+        """
+        for name in values:
+            self._check_changes(name)
+        if np.ndim(indices) != 1:
+            raise ShapeError(f"indices are an array [n], got shape {np.shape(indices)}")
+        items = {name: self._set.step(name, value, np.size(indices)) for name, value in values.items()}
+        self._lock.refuse_nested()
+        with self._lock:
+            span = self._span
+            there, steps, envs = span.stored(indices)
+            at = self._reader.rows(span, steps, envs), envs
+            plain = {name: array for name, array in self._arrays.items() if isinstance(array, np.ndarray)}
+            assign(*[(plain[name], at, new[there]) for name, new in items.items()])
+
+    @says_errors
+    def relabel(
+        self,
+        field: str,
+        label: Callable[[dict[str, Any]], ArrayLike | npt.ArrayLike],
+        *,
+        reads: Iterable[str] | None = None,
+        batch: int = 256,
+        to: object = None,
+    ) -> None:
+        """Give a field of all steps that are stored now a new value, such as the reward of a model that has learned.
+
+        Other threads append and sample meanwhile: a step changes with its batch, and one that is overwritten meanwhile
+        is left out. Steps that are never drawn stay as they are. An exception of ``label`` leaves the batches before it
+        changed.
+
+        Args:
+            field: the field to change; see :meth:`assign`.
+            label: called with steps as :meth:`take` returns them, the oldest first; returns ``[n, *shape]``, the values
+                of the field.
+            reads: the fields that ``label`` needs, None for all. Only these are decoded.
+            batch: how many steps at a time.
+            to: see :meth:`sample`, for what ``label`` gets; it returns an array on the CPU.
+
+        Raises:
+            FieldError: a field does not exist, or can't change.
+            Exception: see :meth:`assign`, :meth:`sample`, and what ``label`` raises.
+        """
+        self._check_changes(field)
+        if not callable(label):
+            raise DTypeError(f"label must be a function of steps, got {kind_of(label)}: assign takes values")
+        batch, reader = as_count("batch", batch), self._reader if reads is None else self._reader.only(reads)
+        choose = reader.chooser(to=to)
+        with self._lock:
+            stored = self.indices
+        for begin in range(0, len(stored), batch):
+            with self._lock:
+                span = self._span
+                _, steps, envs = span.stored(stored[begin : begin + batch])
+                drawn = self._reader.drawable(span, steps, envs)
+                steps, envs = steps[drawn], envs[drawn]
+                read = choose(span, steps, envs)
+            if len(steps):
+                self.assign(span.indices(steps, envs), **{field: label(read())})
+
     @says_memory_error
     def with_envs(self, n_envs: int) -> Self:
         """A new buffer with the same steps, for another number of environments; this one stays as it is.
@@ -328,24 +404,72 @@ class RingBuffer:
             >>> other.n_envs, other.capacity, len(other)
             (5, 40, 12)
         """
-        n_envs = as_count("n_envs", n_envs)
-        capacity = -(-self.capacity * self.n_envs // n_envs)
-        with self._lock:
-            span, envs = self._span, np.arange(self.n_envs if len(self) else 0)
-            Rearranged.refuse_running(envs[~self._reader.ends(span, np.full(len(envs), span.n - 1), envs)])
-            size, scan = (span.n, self.n_envs, n_envs, capacity), partial(self._reader.scan, span)
-            in_stack, n_before = partial(self._reader.n_inside, span, self._clock.n_before + 1), self._clock.n_before
-            rearranged = Rearranged.of(*size, scan, lambda steps, envs: in_stack(steps, envs) - 1, n_before)
-            rows, ends = self._reader.rows(span, rearranged.steps, rearranged.envs), rearranged.ends
-            numbers = rearranged.numbers(rows, self.n_envs)
-            ends |= span.seams.are_ends(span.indices(rearranged.steps, rearranged.envs))
-            state, arguments = self.state(), self.arguments()
-        arguments |= {"n_envs": n_envs, "capacity": capacity, "spill": self._memory.folder}
-        made = self.from_arguments(arguments)
-        made._set.restore_rearranged(state["arrays"], numbers)
-        made._seams = Seams(np.flatnonzero(ends), np.flatnonzero(~rearranged.drawn))
-        made._clock.appended = len(ends)
+        return type(self).merged([self], as_count("n_envs", n_envs))
+
+    @classmethod
+    @says_memory_error
+    def merged(cls, buffers: Sequence[RingBuffer], n_envs: int | None = None) -> Self:
+        """A new buffer with the steps of several, laid out as :meth:`with_envs` does it; these stay as they are.
+
+        The newest steps of each buffer are the newest of all. The steps of the buffer that has most of them stay
+        encoded. Those of the others are decoded, some at a time, and encoded once more: a store has one codec at a
+        time, and its streams need what that has learned. How fields are kept, ``threads`` and ``spill`` are as in the
+        buffer with most steps; capacities and ``max_bytes`` add up. Indices begin anew at 0.
+
+        Args:
+            buffers: a list; they have the same fields, ``stack``, ``pad``, ``episode_end`` and ``mask``.
+            n_envs: how many environments step together from now on; None for as many as all buffers have.
+
+        Raises:
+            FieldError: the buffers differ, or there is none.
+            Exception: see :meth:`with_envs`.
+        """
+        rings = as_alike(buffers, RingBuffer)
+        n_envs = sum(ring.n_envs for ring in rings) if n_envs is None else as_count("n_envs", n_envs)
+        capacity = -(-sum(ring.capacity * ring.n_envs for ring in rings) // n_envs)
+        limits = [ring.max_bytes for ring in rings if ring.max_bytes is not None]
+        with ExitStack() as held:
+            for lock in sorted((ring._lock for ring in rings), key=id):
+                held.enter_context(lock)
+            most = max(range(len(rings)), key=lambda k: rings[k]._clock.n_stored)
+            together = SideBySide([(ring._span, ring._reader) for ring in rings], rings[most]._clock.n_before)
+            rearranged = together.rearranged(n_envs, capacity)
+            numbers, ends = zip(*(together.part(k, rearranged) for k in range(len(rings))), strict=True)
+            state, arguments = rings[most].state(), rings[most].arguments()
+            copies = {k: ring.resized(ring.capacity) for k, ring in enumerate(rings) if k != most}
+        arguments |= {"n_envs": n_envs, "capacity": capacity, "max_bytes": None, "spill": None}
+        if len(limits) == len(rings):
+            arguments |= {"max_bytes": sum(limits), "spill": rings[most].spill}
+        made = cls.from_arguments(arguments)
+        made._set.restore_rearranged(state["arrays"], numbers[most])
+        for k, copy in copies.items():
+            made._set.put_copies(copy._set, numbers[k])
+        every_end = np.logical_or.reduce([rearranged.ends, *ends])
+        made._seams = Seams(np.flatnonzero(every_end), np.flatnonzero(~rearranged.drawn))
+        made._clock.appended = len(every_end)
         rearranged.warn()
+        return made
+
+    @says_memory_error
+    def resized(self, capacity: int) -> Self:
+        """A new buffer with the newest steps and another capacity; this one stays as it is.
+
+        Steps stay encoded, and keep their indices and environments. So running episodes go on, and so does a
+        ``Prioritized`` with enough room.
+
+        Args:
+            capacity: how many steps to keep for each environment.
+
+        Raises:
+            ShapeError: ``capacity`` is less than 1, or what is not compressed would take more than ``max_bytes``.
+            DTypeError: ``capacity`` is no integer.
+        """
+        arguments = {**self.arguments(), "capacity": as_count("capacity", capacity), "spill": self.spill}
+        made = self.from_arguments(arguments)
+        with self._lock:
+            (clock, numbers), seams, state = self._clock.resized(made.capacity), self._stored_seams, self.state()
+        made._set.restore_rearranged(state["arrays"], numbers)
+        made._clock, made._seams = clock, seams
         return made
 
     @says_memory_error
@@ -859,6 +983,20 @@ class RingBuffer:
             missing = [f"{name!r} is missing" for name in self._set.fields if name not in values]
             unknown = [f"{name!r} is none of them" for name in values if name not in self._set.fields]
             raise FieldError(f"a step has the fields {listed(self._set.fields)}: {', '.join(missing + unknown)}")
+
+    def _check_changes(self, name: str) -> None:
+        """Refuse to change a field of stored steps if more than its values would change."""
+        if not is_among(name, self._set.fields):
+            raise no_field(name, self._set.fields)
+        if name in self.episode_end or name == self.mask:
+            what = "tells which steps belong to an episode, and changed would join or divide stored ones"
+            raise FieldError(f"{name!r} {what}: change a field of its own, such as the factor of the next value")
+        if self._set.stores[name] is not None:
+            what = "is compressed, each step against others"
+            raise FieldError(f"{name!r} {what}: to change stored steps, declare it with codec=None")
+        if {name, self.fields[name].next_of} & self.stack.keys():
+            what = "is read as a stack, also of steps that no index names any more"
+            raise FieldError(f"{name!r} {what}: to change stored steps, leave it out of stack")
 
     def _check_names(self) -> None:
         for name in self._set.fields:

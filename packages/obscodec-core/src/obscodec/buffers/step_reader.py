@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # else each sample would evaluate those of its inner functions
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_integers, kind_of
 from obscodec.arrays import DeferredRead, Selection, TensorArray
-from obscodec.buffers.drawing import Counts, Ends, JaxBatch, NStep, Seams, Stack, TorchBatch, of_envs
-from obscodec.buffers.field import Array, Field
+from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, batches_to, of_envs
+from obscodec.buffers.field import Array, Field, is_among, no_field
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Ints
 from obscodec.stores import Guard, Store, new_batch
@@ -79,6 +79,15 @@ class Span(NamedTuple):
             raise SlotError(f"the step with the index {given[gone][0]} {what}")
         return steps, envs
 
+    def stored(self, indices: npt.ArrayLike) -> tuple[Bools, Ints, Ints]:
+        """Which of some steps ``[n]`` are there, and these and their environments; SlotError for a later one."""
+        given = as_integers("indices", indices)
+        steps, envs = self.places(given)
+        if not (appended := (given >= 0) & (steps < self.n)).all():
+            raise SlotError(f"no step with the index {given[~appended][0]} was appended")
+        there = self.are_there(steps, envs)
+        return there, steps[there], envs[there]
+
     def seams_as_ends(self) -> Ends:
         """The ends of what the fields are not asked for."""
         seams = self.seams.since(self.begin + self.oldest, self.n_envs)
@@ -112,6 +121,15 @@ class StepReader:
         self._n_rows = len(next(iter(arrays.values())))
         # What a step led to.
         self._outcomes = {name for name, of in fields.items() if of.next_of is not None or name in episode_end}
+
+    def only(self, names: Iterable[str]) -> StepReader:
+        """A reader of some fields, in the same arrays."""
+        wanted = [names] if isinstance(names, str) else [*names]
+        for name in wanted:
+            if not is_among(name, self._fields):
+                raise no_field(name, self._fields)
+        fields = {name: self._fields[name] for name in wanted}
+        return StepReader(fields, self._arrays, self._stacks, self._episode_end, self.mask)
 
     def rows(self, span: Span, steps: Ints, envs: Ints) -> Ints:
         """The rows of steps of environments in the arrays."""
@@ -230,9 +248,7 @@ class StepReader:
         n_steps = None if n_step is None and gamma is None else NStep.of(n_step, gamma, reward)
         if n_steps is not None:
             self._check_n_step(n_steps)
-        tensors: JaxBatch | TorchBatch | None = None
-        if to is not None:
-            tensors = JaxBatch() if isinstance(to, str) and to == "jax" else TorchBatch(to)
+        tensors = batches_to(to)
         new_array = tensors.new_array if tensors else new_batch
 
         def choose(span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:

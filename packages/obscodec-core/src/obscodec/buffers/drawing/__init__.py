@@ -6,7 +6,7 @@ It decides which steps belong together. It never knows where a step lies in the 
 from obscodec.buffers.drawing.counts import Counts, greater, of_envs
 from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_steps
 from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
-from obscodec.buffers.drawing.jax_batch import JaxBatch
+from obscodec.buffers.drawing.jax_batch import batches_to
 from obscodec.buffers.drawing.n_step import NStep
 from obscodec.buffers.drawing.prioritized import Prioritized
 from obscodec.buffers.drawing.seams import Seams
@@ -17,7 +17,6 @@ __all__ = [
     "Counts",
     "Ends",
     "Episodes",
-    "JaxBatch",
     "NStep",
     "Pad",
     "Prioritized",
@@ -26,6 +25,7 @@ __all__ = [
     "Stack",
     "TorchBatch",
     "as_generator",
+    "batches_to",
     "draw",
     "draw_starts",
     "drawable_steps",

@@ -1,4 +1,4 @@
-"""JaxBatch: batches as arrays of JAX."""
+"""JaxBatch: batches as arrays of JAX, and the choice of a library for them."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from obscodec.buffers.drawing.torch_batch import TorchBatch
 from obscodec.errors import MissingPackage
 from obscodec.installing import install_command
 from obscodec.layout import is_common
@@ -38,3 +39,10 @@ class JaxBatch:
     def batch(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """All arrays of a batch."""
         return {name: self.tensor(array) for name, array in arrays.items()}
+
+
+def batches_to(to: object) -> JaxBatch | TorchBatch | None:
+    """What makes batches for the argument ``to`` of ``RingBuffer.sample``; None for arrays as they are."""
+    if to is None:
+        return None
+    return JaxBatch() if isinstance(to, str) and to == "jax" else TorchBatch(to)
