@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import obscodec
+import psutil
 import pytest
 from new_python import run_python
 from obscodec import FieldError, MissingPackage, SourceError
@@ -241,6 +242,13 @@ def test_a_chunk_whose_successor_is_lost_ends_its_episode(tmp_path):
     assert [of["step"].tolist() for of in obscodec.episodes(tmp_path)] == [[0, 1, 2, 3, 4, 5, 6, 7]]
 
 
+def test_the_chunk_that_follows_no_other_is_the_first_whatever_its_time(tmp_path):
+    steps = np.arange(8)
+    np.savez(tmp_path / "1-b-c-4.npz", step=steps[4:], is_first=np.zeros(4, bool))
+    np.savez(tmp_path / "2-a-b-4.npz", step=steps[:4], is_first=steps[:4] == 0)
+    assert [of["step"].tolist() for of in obscodec.episodes(tmp_path)] == [steps.tolist()]
+
+
 def test_files_with_such_names_are_episodes_if_nothing_says_where_one_begins(tmp_path):
     for name in ("1-a-b-4", "2-b-c-4"):
         np.savez(tmp_path / f"{name}.npz", step=np.arange(4))
@@ -387,19 +395,35 @@ class Printing:
         return print, ("unpickled",)
 
 
-def test_zarr_that_pickles_is_refused(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["data/x", "array"])
+def test_zarr_that_pickles_is_refused(name, tmp_path, capsys, monkeypatch):
     pytest.importorskip("zarr")
+    pickles = pytest.importorskip("numcodecs.pickles")
+    monkeypatch.setattr(pickles.Pickle, "decode", lambda self, buf, out=None: pickle.loads(buf))  # as older versions do
     array = {"shape": [8], "chunks": [8], "dtype": "|O", "fill_value": "", "order": "C", "zarr_format": 2}
     coded = {"filters": [{"id": "vlen-utf8"}], "compressor": {"id": "pickle", "protocol": 5}}
-    (tmp_path / "x").mkdir()
-    (tmp_path / ".zgroup").write_text('{"zarr_format": 2}')
-    (tmp_path / "x/.zarray").write_text(json.dumps(array | coded))
-    (tmp_path / "x/0").write_bytes(pickle.dumps(Printing()))
-    with pytest.raises(
-        SourceError, match="ValueError: x is stored with pickle, which may run any program: save numbers"
-    ):
+    folder = tmp_path if name == "array" else tmp_path / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for group in {tmp_path, folder.parent} if folder != tmp_path else ():
+        (group / ".zgroup").write_text('{"zarr_format": 2}')
+    (folder / ".zarray").write_text(json.dumps(array | coded))
+    (folder / "0").write_bytes(pickle.dumps(Printing()))
+    with pytest.raises(SourceError, match=f"{name} is stored with pickle, which may run any program: save numbers$"):
         list(obscodec.episodes(tmp_path))
+    with pytest.raises(SourceError, match=f"{name} is stored with pickle"):
+        read(Request(str(tmp_path), 100, (), 1, 0, lambda n: None))
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("write", [robomimic, zarr_zip, groups_of_npz])
+def test_a_file_is_closed_when_the_episodes_are(write, tmp_path):
+    path, _ = written(write, tmp_path)
+    episodes = obscodec.episodes(path)
+    next(episodes)
+    process = psutil.Process()
+    assert str(path) in {file.path for file in process.open_files()}
+    episodes.close()
+    assert str(path) not in {file.path for file in process.open_files()}
 
 
 def test_arrays_of_different_lengths_are_named(tmp_path):

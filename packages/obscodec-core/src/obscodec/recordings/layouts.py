@@ -58,9 +58,8 @@ def parts_in(path: Path) -> Iterator[Part]:
         raise SourceError(f"{path} is none of the files that can be read, *{', *'.join(ENDINGS)}")
     if path.is_file() or any((path / name).exists() for name in _ZARR):
         return _parts_of(path)
-    for file in (path / "data" / MINARI, path / MINARI):
-        if file.is_file():
-            return _parts_of(file)
+    if (file := path / "data" / MINARI).is_file():
+        return _parts_of(file)
     files = [file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")]
     most = max(([file for file in files if file.suffix == suffix] for suffix in _EPISODES), key=len)
     if not most:
@@ -94,8 +93,8 @@ def _in_succession(files: list[Path]) -> Iterator[tuple[Path, bool]]:
 def _parts_of(path: Path, *, any_words: bool = True) -> Iterator[Part]:
     with ExitStack() as opened:
         try:
-            content, names = _opened(path, opened)
-            names = list(dict.fromkeys(names))  # an archive may have two arrays of one name
+            content, found = _opened(path, opened)
+            names = list(found)
             bounds = _bounds(content, names) if _ENDS in names else None
         except ObscodecError:
             raise
@@ -169,7 +168,7 @@ def _opened(path: Path, opened: ExitStack) -> tuple[Any, Iterable[str]]:
     if path.is_file():
         opened.callback(store.close)
     if hasattr(array_or_group, "shape"):
-        return {"array": array_or_group}, ["array"]
+        return {"array": array_or_group}, _names_of_zarr("array", array_or_group)
     return array_or_group, _names_of_zarr("", array_or_group)
 
 
@@ -178,7 +177,7 @@ def _names_of_zarr(name: str, item: Any) -> Iterator[str]:
     if hasattr(item, "shape"):
         of = getattr(item, "metadata", item)  # zarr 2 has no metadata
         codecs = [*(getattr(of, "filters", None) or ()), getattr(of, "compressor", None)]
-        if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):  # which numcodecs loaded before 0.16
+        if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):  # older numcodecs load it
             raise ValueError(f"{name} is stored with pickle, which may run any program: save numbers")
         yield name
         return
