@@ -23,6 +23,7 @@ from obscodec.errors import (
     ShapeError,
     SlotError,
     SnapshotError,
+    SourceError,
     SpecError,
 )
 from obscodec.layout import FrameStack, Layout
@@ -30,6 +31,7 @@ from obscodec.layout import FrameStack, Layout
 if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
     from obscodec.buffers import Field, Mixture, Prioritized, RingBuffer, estimate
+    from obscodec.recordings import episodes
     from obscodec.snapshots import Snapshot, load, save
     from obscodec.stores import AutoStore, FrameStore
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "arrays": ("TensorArray",),
     "buffers": ("Field", "Mixture", "Prioritized", "RingBuffer", "estimate"),
+    "recordings": ("episodes",),
     "snapshots": ("Snapshot", "load", "save"),
     "stores": ("AutoStore", "FrameStore"),
 }
@@ -68,12 +71,14 @@ __all__ = [
     "SlotError",
     "Snapshot",
     "SnapshotError",
+    "SourceError",
     "SpecError",
     "TensorArray",
     "available",
     "codec",
     "decode",
     "encode",
+    "episodes",
     "estimate",
     "load",
     "pack",

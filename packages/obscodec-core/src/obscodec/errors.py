@@ -14,7 +14,8 @@
     ├── DictionaryMissing (LookupError)   decode with the fitted codec
     ├── HeapFull          (MemoryError)   allow more memory, or free some
     ├── CorruptStream     (ValueError)    discard the bytes
-    └── SnapshotError     (ValueError)    load another generation, or with another version
+    ├── SnapshotError     (ValueError)    load another generation, or with another version
+    └── SourceError       (ValueError)    name other files, or mend them
 
 Each also derives from the builtin that people already catch. A refused call changes nothing.
 """
@@ -81,3 +82,7 @@ class SnapshotError(ObscodecError, ValueError):
 
     Or a pickle is of another version.
     """
+
+
+class SourceError(ObscodecError, ValueError):
+    """Recorded data, or another source of data, can't be read; the text says what was found, and what to do."""

@@ -1,7 +1,11 @@
-"""Records an episode with Minari, which imports JAX: ``record_minari.py FRAMES.npy``, into ``MINARI_DATASETS_PATH``."""
+"""Records an episode with Minari, which imports JAX: ``record_minari.py FRAMES.npy``, into ``MINARI_DATASETS_PATH``.
+
+``read.npy`` beside the frames has them as Minari reads them again.
+"""
 
 import sys
 import warnings
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -31,5 +35,8 @@ if __name__ == "__main__":
     env.reset()
     while not env.step(0)[3]:
         pass
-    env.create_dataset("moving/test-v0", algorithm_name="none", author="none", author_email="a@b.c", code_permalink="-")
+    made = env.create_dataset(
+        "moving/test-v0", algorithm_name="none", author="none", author_email="a@b.c", code_permalink="-"
+    )
+    np.save(Path(sys.argv[1]).with_name("read.npy"), made[0].observations)
     env.close()

@@ -4,9 +4,9 @@ import doctor_envs
 import numpy as np
 import pytest
 from gymnasium import spaces
-from obscodec import RingBuffer
+from obscodec import RingBuffer, SourceError
 from obscodec.cli.doctor.report import Report
-from obscodec.cli.doctor.sources import Request, SourceError, read
+from obscodec.cli.doctor.sources import Request, read
 from obscodec.cli.doctor.trials import examine
 
 N = 96

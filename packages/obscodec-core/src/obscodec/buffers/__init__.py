@@ -6,7 +6,7 @@ Steps, episodes, capacity and memory limits are decided here. A buffer never kno
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.drawing import Prioritized, TorchBatch
 from obscodec.buffers.estimates import estimate, part_ends, spread
-from obscodec.buffers.exploration import is_vec_env, leaves, n_envs_of, play
+from obscodec.buffers.exploration import is_vec_env, n_envs_of, play
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, fit, making_room
 from obscodec.buffers.mixture import Mixture
@@ -31,7 +31,6 @@ __all__ = [
     "estimate",
     "fit",
     "is_vec_env",
-    "leaves",
     "making_room",
     "n_envs_of",
     "part_ends",

@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from obscodec.cli.doctor.report import TABLE_OF_COSTS, Report
-from obscodec.cli.doctor.sources import LEAST_ITEMS, Content, Request, SourceError, read
+from obscodec.cli.doctor.sources import LEAST_ITEMS, Content, Request, read
 from obscodec.cli.doctor.trials import examine
-from obscodec.errors import ObscodecError
+from obscodec.errors import ObscodecError, SourceError
 from obscodec.stores import StoreOptions
 
 _SOURCE = (
     "An environment of Gymnasium, such as ALE/Pong-v5 or module:Id; module:function, which makes one or a vector of "
-    "Stable-Baselines3; a file .npy, .npz or .hdf5, or a folder of zarr, "
+    "Stable-Baselines3; a file .npy, .npz, .hdf5 or .zarr.zip, or a folder of zarr, "
     "whose arrays have time along axis 0, maybe in a group for each episode, such as demo_0, demo_1; a folder "
     "with a file for each episode; minari:ID; or a folder with a snapshot, such as a saved buffer of Stable-Baselines3 "
     "or a checkpoint of TorchRL."
@@ -56,7 +56,7 @@ def doctor(
             with redirect_stdout(sys.stderr):  # TorchRL logs to stdout, and environments print there
                 content = read(request)
             report = _report(source, content, budget, progress)
-    except (SourceError, ObscodecError, OSError) as error:
+    except (ObscodecError, OSError) as error:
         errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
     if as_json:

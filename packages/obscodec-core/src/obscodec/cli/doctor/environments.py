@@ -10,7 +10,9 @@ import numpy as np
 
 from obscodec.buffers import MIN_COMPRESSED_NBYTES, n_envs_of, play
 from obscodec.cli.doctor.played import Played
-from obscodec.cli.doctor.sources import Array, Content, Request, SourceError, module, module_of_user, told
+from obscodec.cli.doctor.sources import Content, Request, module_of_user
+from obscodec.errors import MissingPackage, SourceError
+from obscodec.recordings import Array, optional, told
 
 _FOR_ATARI = "the wrapper atari is for Atari games, such as ALE/Pong-v5: leave it out, or name another wrapper"
 
@@ -37,10 +39,10 @@ def steps_of(request: Request) -> Content:
 
 def _made(request: Request) -> tuple[Any, Played]:
     """The environment, in its wrappers, and the lines that make it."""
-    gym = module("gymnasium")
+    gym = optional("gymnasium")
     imports, registers, lines = ["import gymnasium as gym"], list[str](), list[str]()
     if _is_atari(request.source):
-        gym.register_envs(module("ale_py"))
+        gym.register_envs(optional("ale_py"))
         imports, registers = ["import ale_py", *imports], ["gym.register_envs(ale_py)"]
     of_module, _, name = request.source.partition(":")
     is_in_module = bool(name) and ":" not in name
@@ -68,7 +70,7 @@ def _made(request: Request) -> tuple[Any, Played]:
             "leave --wrapper, --stack and --n-envs out"
         )
     lines.append(f"env = {made}")
-    wrappers = module("gymnasium.wrappers")
+    wrappers = optional("gymnasium.wrappers")
     for name in request.wrappers:
         env = _wrapped(env, name, wrappers)
         lines.append(f"env = {_wrapping(name)}")
@@ -93,8 +95,8 @@ def _wrapping(name: str) -> str:
 def _hint(request: Request, gym: Any) -> str:
     """What the user may have meant, as the end of a sentence."""
     if not _is_atari(request.source):
-        with suppress(SourceError):
-            gym.register_envs(module("ale_py"))
+        with suppress(MissingPackage):
+            gym.register_envs(optional("ale_py"))
         meant = f"ALE/{re.sub(r'-v[0-9]+$', '', request.source)}-v5"
         if meant in gym.registry:
             return f"; did you mean {meant}?"
@@ -122,7 +124,7 @@ def _wrapped(env: Any, name: str, wrappers: Any) -> Any:
 
 def _wrapper(name: str, wrappers: Any) -> Callable[[Any], Any]:
     if name == "atari":
-        module("cv2")
+        optional("cv2")
         return wrappers.AtariPreprocessing  # type: ignore[no-any-return]
     if name == "pixels":
         return partial(wrappers.AddRenderObservation, render_only=True)

@@ -1,34 +1,25 @@
 """Sources: where the doctor gets its data from."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from obscodec.buffers import MIN_COMPRESSED_NBYTES, leaves
+from obscodec.buffers import MIN_COMPRESSED_NBYTES
 from obscodec.cli.doctor.played import Played
 from obscodec.cli.doctor.saved import saved_items
-from obscodec.errors import DTypeError, ObscodecError
+from obscodec.errors import DTypeError, ObscodecError, SourceError
 from obscodec.layout import Layout, storable
+from obscodec.recordings import ENDINGS, Array, parts_in, told
 from obscodec.snapshots import find_snapshot
 
-Array = npt.NDArray[np.generic]
 Advance = Callable[[int], None]
 LEAST_ITEMS = 64  # a few blocks; figures of fewer items tell nothing about many
-_INSTALL = {"ale_py": "ale-py", "cv2": "opencv-python-headless"}  # packages whose modules have other names
 _NEXT = re.compile(r"(^|[/.])next[_ /.]")  # in the name of what is one step later
-ARRAYS, HDF5, ZARR = (".npy", ".npz"), (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
-
-
-class SourceError(Exception):
-    """A source can't be read; the text says what to do."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ def read(request: Request) -> Content:
     """The fields of a source that can be tried, and why others can't."""
     try:
         found = _reader(request)(request)
-    except (SourceError, ObscodecError):
+    except ObscodecError:
         raise
     except Exception as error:  # of numpy, h5py, zarr, Minari, Gymnasium, an environment or a file of the user
         raise SourceError(f"{request.source} can't be read: {told(error)}") from error
@@ -106,20 +97,6 @@ def read(request: Request) -> Content:
     return Content(items, left_out, (*found.presumed, *said), following, found.has_episodes, found.played)
 
 
-def told(error: Exception) -> str:
-    """An error in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-
-
-def module(name: str) -> Any:
-    """An optional package; the error of a missing one says what to install."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        missing = (error.name or name).partition(".")[0]
-        raise SourceError(f"this source needs {missing}: pip install {_INSTALL.get(missing, missing)}") from None
-
-
 def module_of_user(name: str) -> Any:
     """A module that the user named, whose name may be that of a stranger's package."""
     try:
@@ -137,31 +114,18 @@ def module_of_user(name: str) -> Any:
 def _reader(request: Request) -> Callable[[Request], Content]:
     """The function that reads a source; it must not ignore an option that was given."""
     path = Path(request.source)
-    reader: Callable[[Request], Content]
-    if request.source.startswith("minari:"):
-        reader = _from_minari
-    elif path.is_dir() and not any((path / name).exists() for name in ZARR):
-        reader = _from_folder
-    elif path.suffix in (*ARRAYS, *HDF5, ".zarr") and not path.exists():
-        raise SourceError(f"{path} does not exist")
-    elif path.is_dir() or path.suffix in (*ARRAYS, *HDF5):
-        reader = partial(module("obscodec.cli.doctor.files").arrays_of, path)
-    elif path.exists():
-        raise SourceError(f"{path} is no .npy, .npz or .hdf5 file, and no folder of zarr, of a snapshot or of episodes")
-    else:
-        return module("obscodec.cli.doctor.environments").steps_of  # type: ignore[no-any-return]
+    if not (request.source.startswith("minari:") or path.name.endswith(ENDINGS) or path.exists()):
+        return import_module("obscodec.cli.doctor.environments").steps_of  # type: ignore[no-any-return]
     if request.wrappers or request.stack > 1 or request.n_envs > 1:
         raise SourceError(
             f"{request.source} is data, --wrapper, --stack and --n-envs are for environments: leave them out; "
             "stacks take as much as their frames, each of which a buffer stores once"
         )
-    return reader
+    return _from_path
 
 
 def _why_not(array: Array) -> str:
     """Why a field can't be tried, "" if it can."""
-    if not array.ndim:
-        return "it is one value, without time along axis 0"
     if array.dtype == object:
         return "its items are Python objects or differ in length, give all items one shape and a dtype of numbers"
     with suppress(DTypeError):
@@ -191,33 +155,20 @@ def _following(items: Mapping[str, Array]) -> dict[str, Following]:
     return found
 
 
-def _from_folder(request: Request) -> Content:
-    """The content of a snapshot, or of files of episodes."""
-    folder = find_snapshot(request.source)
-    if folder is None:
-        found: Content = module("obscodec.cli.doctor.files").arrays_in(Path(request.source), request)
-        return found
-    items = saved_items(folder, request.n)
-    request.advance(max(map(len, items.values())))
-    return Content(items, {})
-
-
-def _from_minari(request: Request) -> Content:
-    minari = module("minari")
-    name = request.source.removeprefix("minari:")
+def _from_path(request: Request) -> Content:
+    """The content of a snapshot, or of recorded data."""
+    path, name = Path(request.source), request.source.removeprefix("minari:")
+    if name != request.source:
+        path = Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets", name).expanduser()
+        if not path.exists():
+            raise SourceError(f"Minari has no data set {name!r} here, {path} does not exist: minari download {name}")
+    if path.is_dir() and (folder := find_snapshot(path)):
+        items = saved_items(folder, request.n)
+        request.advance(max(map(len, items.values())))
+        return Content(items, {})
+    no_snapshot = f"{path} has no snapshot (generation-*.json, in it or up to three folders deeper). "
     try:
-        dataset = minari.load_dataset(name)
-    except (FileNotFoundError, ValueError) as error:
-        raise SourceError(f"Minari has no data set {name!r} here: minari download {name} ({told(error)})") from None
-    parts: dict[str, list[Array]] = {}
-    n = 0
-    for episode in dataset.iterate_episodes():
-        values = {"observation": episode.observations, "action": episode.actions, "reward": episode.rewards}
-        for of, array in (leaf for part, value in values.items() for leaf in leaves(part, value)):
-            parts.setdefault(of, []).append(array)
-        n += len(episode.rewards)
-        request.advance(len(episode.rewards))
-        if n >= request.n:
-            break
-    items = {of: np.concatenate(arrays)[: request.n] for of, arrays in parts.items()}
-    return Content(items, {}, has_episodes=True)
+        parts = parts_in(path)
+    except SourceError as error:
+        raise SourceError(f"{no_snapshot * path.is_dir()}{error}") from None
+    return import_module("obscodec.cli.doctor.files").content_of(parts, request)  # type: ignore[no-any-return]
