@@ -52,11 +52,11 @@ CANDIDATES = (
     Candidate(f"{PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.56, 3.3),
     Candidate(f"{PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.8, 8.1),
     *(Candidate("zstd:3", n, 7.3) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    Candidate("shuffle|zstd:1", 1, 7.9),
+    Candidate("shuffle|zstd:1", 1, 5.0),
     *(Candidate("palette", n, 6.6) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
     *(Candidate("pred", n, 5.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    Candidate("shuffle|pred", 1, 8.0),
-    Candidate("lorenzo|shuffle|pred", 1, 13.0),
+    Candidate("shuffle|pred", 1, 5.7),
+    Candidate("lorenzo|shuffle|pred", 1, 8.6),
 )
 # On an H100, 256 samples of stacks of MsPacman and of noise, beside ``torch.index_select``. LZ4 took 13 times as long.
 _ON_A_GPU = (Candidate("raw", 1, 1.1), Candidate(PATCHES, _GPU_BLOCK_FRAMES, 0.95, 7.4))
