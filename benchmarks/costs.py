@@ -3,9 +3,10 @@
 uv run --group textured benchmarks/costs.py
 
 Prints the table of ``obscodec/stores/auto/candidates.py``. Codecs of patches are read in stacks of four frames,
-the others in single frames of textured images, each in a block of its own. Batches of 256 are read from stores that
-hold the same frames, one store after the other in random order, with one thread. A cost is the median over all rounds
-of the ratio to the gather in the same round, and the median of three games or sets. The second cost of a codec of
+the others in single frames of textured images, those of numbers in single depth images of float32, each in a block of
+its own. Batches of 256 are read from stores that hold the same frames, one store after the other in random order, with
+one thread. A cost is the median over all rounds of the ratio to the gather in the same round, and the median of three
+games or sets. The second cost of a codec of
 patches is how much more textured images cost than games, divided by how much larger their patches are, in sizes of a
 frame.
 """
@@ -17,6 +18,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 import typer
+from depths import mujoco, rays
 from obscodec import Layout
 from obscodec.segments import Ints
 from obscodec.stores import FrameStore
@@ -26,10 +28,13 @@ from textured_frames import recorded
 
 _GAMES = ("MsPacman", "Pong", "Breakout")
 _SETS = ("doom_home", "doom_corridor", "doom_home_near")
+_DEPTHS = ("rays", "Hopper-v5", "HumanoidStandup-v5")
+_N_DEPTHS = 1024
 _BATCH = 256
 _PIECE = 64  # tensors to append at a time
 
 Filled = tuple[FrameStore, Ints]  # with the ids of its tensors
+Frames = npt.NDArray[np.generic]
 Costs = dict[Candidate, tuple[float, float, float]]  # median ms for a batch, and ratio to a gather; size to raw size
 
 
@@ -57,20 +62,29 @@ def costs_of_stacks(stacks: npt.NDArray[np.uint8], n_rounds: int) -> Costs:
     return _costs({candidate: _filled(new_store(candidate), stacks) for candidate in of_stacks}, stacks, n_rounds)
 
 
-def costs_of_frames(name: str, n_rounds: int) -> Costs:
+def costs_of_images(name: str, n_rounds: int) -> Costs:
     """Of the other codecs, on single frames of a set of textured images."""
-    frames = recorded(name).frames
+    return _costs_of_frames(recorded(name).frames, n_rounds, of_numbers=False)
 
+
+def costs_of_depths(name: str, n_rounds: int) -> Costs:
+    """Of codecs of numbers of several bytes, on single depth images of float32."""
+    frames = rays(_N_DEPTHS) if name == "rays" else mujoco(name, _N_DEPTHS, turning=True)
+    return _costs_of_frames(frames, n_rounds, of_numbers=True)
+
+
+def _costs_of_frames(frames: Frames, n_rounds: int, *, of_numbers: bool) -> Costs:
     def new_store(candidate: Candidate) -> FrameStore:
         return FrameStore(Layout.of(frames[0]), codec=candidate.spec, block_frames=1, threads=1)
 
-    of_frames = [candidate for candidate in CANDIDATES if not candidate.of_patches and candidate.block_frames == 1]
+    single = [candidate for candidate in CANDIDATES if not candidate.of_patches and candidate.block_frames == 1]
+    of_frames = [candidate for candidate in single if candidate.of_numbers == of_numbers]
     return _costs({candidate: _filled(new_store(candidate), frames) for candidate in of_frames}, frames, n_rounds)
 
 
-def _costs(filled: Mapping[Candidate, Filled], uncompressed: npt.NDArray[np.uint8], n_rounds: int) -> Costs:
+def _costs(filled: Mapping[Candidate, Filled], uncompressed: Frames, n_rounds: int) -> Costs:
     rng = np.random.default_rng(0)
-    out = np.empty((_BATCH, *uncompressed.shape[1:]), np.uint8)
+    out = np.empty((_BATCH, *uncompressed.shape[1:]), uncompressed.dtype)
     keys = list(filled)
     times_s = np.empty((len(keys) + 1, n_rounds + 1))
     for round_ in range(n_rounds + 1):  # the first one compiles
@@ -90,7 +104,7 @@ def _costs(filled: Mapping[Candidate, Filled], uncompressed: npt.NDArray[np.uint
     return {key: (float(ms), float(x), size) for key, (ms, x), size in zip(keys, medians, sizes, strict=True)}
 
 
-def _filled(store: FrameStore, tensors: npt.NDArray[np.uint8]) -> Filled:
+def _filled(store: FrameStore, tensors: Frames) -> Filled:
     pieces = [store.append(tensors[at : at + _PIECE]) for at in range(0, len(tensors), _PIECE)]
     return store, np.concatenate(pieces)
 
@@ -116,8 +130,9 @@ def main(n_stacks: int = 20_000, n_rounds: int = 200) -> None:
     """Measure, and print the milliseconds of each game or set and the lines to paste."""
     games = [costs_of_stacks(stacks_of_game(game, n_stacks), n_rounds) for game in _GAMES]
     textures = [costs_of_stacks(stacks_of_frames(name), n_rounds) for name in _SETS]
-    images = [costs_of_frames(name, n_rounds) for name in _SETS]
-    for names, costs in ((_GAMES, games), (_SETS, textures), (_SETS, images)):
+    images = [costs_of_images(name, n_rounds) for name in _SETS]
+    depths = [costs_of_depths(name, n_rounds) for name in _DEPTHS]
+    for names, costs in ((_GAMES, games), (_SETS, textures), (_SETS, images), (_DEPTHS, depths)):
         _print_times(names, costs)
     larger = _size_of_patches(textures) - _size_of_patches(games)
     for candidate in games[0]:
@@ -125,8 +140,9 @@ def main(n_stacks: int = 20_000, n_rounds: int = 200) -> None:
         more = (_cost(candidate, textures) - cost) / larger
         of_patch = "" if candidate.spec == "raw" else f", {more:.2g}"
         print(f'    Candidate("{candidate.spec}", {candidate.block_frames}, {cost:.2g}{of_patch}),')
-    for candidate in images[0]:
-        print(f'    Candidate("{candidate.spec}", {candidate.block_frames}, {_cost(candidate, images):.2g}),')
+    for of_names in (images, depths):
+        for candidate in of_names[0]:
+            print(f'    Candidate("{candidate.spec}", {candidate.block_frames}, {_cost(candidate, of_names):.2g}),')
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from obscodec.testing.codec_contract import FLOATS, INTEGERS, OTHERS
 from obscodec.varint import decode_varint, encode_varint, encode_varints
 
 PLAIN = ("raw", "rle", "zstd:1", "zstd:-7", "lz4", "lz4:9", "lz4-frame", "gzip:1", "igzip")
-ANY = (*PLAIN, "shuffle|zstd:3", "rle|zstd:3", "shuffle|rle|lz4")
+ANY = (*PLAIN, "shuffle|zstd:3", "rle|zstd:3", "shuffle|rle|lz4", "lorenzo|raw", "lorenzo|shuffle|lz4")
 UNSIGNED = ("delta|raw", "delta|shuffle|lz4", "delta|rle|gzip")
 BOOLS = ("bitpack|rle", "bitpack|raw", "bitpack|delta|zstd:3")
 

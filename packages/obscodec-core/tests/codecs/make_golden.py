@@ -43,6 +43,7 @@ def tensors() -> dict[str, npt.NDArray[np.generic]]:
         "times": np.array(["2000-01-01", "NaT"], "datetime64[ns]"),
         "short-rows": (np.arange(1, 61) * 37 % 251).astype(np.uint8).reshape(20, 3),
         "depths": (np.add.outer(np.arange(20) * 700, np.arange(24) ** 2 * 90) + moving[:3, :1, :1]).astype(np.uint16),
+        "metres": (9 - np.add.outer(np.arange(20) / 7, np.arange(24) ** 2 / 90) + moving[:3, :1, :1]).astype("f4"),
         "ramp-of-uint16": np.arange(250, 270, dtype=np.uint16).reshape(10, 2),
     }
 
@@ -75,6 +76,9 @@ SPECS = {
     "delta|raw": ("image", "ramp-of-uint16"),
     "rle|zstd:3": ("image", "ramp-of-uint16"),
     "delta|shuffle|lz4": ("ramp-of-uint16",),
+    "lorenzo|raw": ("metres", "nan-payloads-and-negative-zero", "complex", "scalar", "empty"),
+    "shuffle|pred": ("metres",),
+    "lorenzo|shuffle|pred": ("metres",),
 }
 
 FITTED = (("zstd:3", "image"), ("delta-rle", "moving-image"), ("pred", "moving-colors"), ("palette", "moving-sprites"))

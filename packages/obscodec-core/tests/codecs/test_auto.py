@@ -73,7 +73,11 @@ def test_a_sample_leads_to_the_best_candidate_of_many_frames(game: str) -> None:
         (NOISE[:5000], "raw"),
         (NOISE, "raw"),
         (np.arange(10_000), "shuffle|zstd:3"),
-        (np.add.outer(np.arange(128), np.arange(128)).astype(np.uint16) * 13 + NOISE[:128], "delta|shuffle|zstd:3"),
+        (np.add.outer(np.arange(128), np.arange(128)).astype(np.uint16) * 13 + NOISE[:128], "lorenzo|shuffle|zstd:3"),
+        (
+            np.uint16(300) * NOISE[:128] + (NOISE[:16384].reshape(128, 128) % 8).cumsum(0, np.uint16),
+            "delta|shuffle|zstd:3",
+        ),
         (NOISE[:4096].reshape(64, 64) < 128, "bitpack|zstd:3"),
         (NOISE[:4096].reshape(64, 64) < 3, "rle|zstd:3"),
     ],

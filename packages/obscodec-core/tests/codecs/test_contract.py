@@ -17,12 +17,15 @@ EVERYTHING: dict[str, object] = {}
 BOOLS = {"dtypes": ("bool",)}
 DELTA = {"dtypes": UNSIGNED, "shapes": WITH_AXES}
 FRAMES = {"dtypes": ("uint8",), "shapes": IMAGES}
+OF_NUMBERS: dict[str, object] = {"shapes": (*SHAPES, (2, 9, 600), (3, 70, 9, 3))}
 WITH_SHORT_FRAMES = (*SHAPES, (1, 5), (16, 3))
 
 # Codecs with what they take, if that is not everything; test_compression.py has other levels.
 CODECS: dict[str, dict[str, object]] = {
     **dict.fromkeys(("raw", "rle", "zstd", "lz4", "lz4:12", "lz4-frame", "gzip", "gzip:0", "igzip"), EVERYTHING),
     **dict.fromkeys(("shuffle|raw", "rle|zstd:3", "shuffle|rle|lz4|gzip"), EVERYTHING),
+    **dict.fromkeys(("lorenzo|raw", "lorenzo|shuffle|zstd:1"), OF_NUMBERS),
+    "lorenzo|shuffle|pred": {"dtypes": ("float32", "complex128"), "shapes": (*SHAPES, (2, 17, 20, 3))},
     "zstd:22": {"dtypes": ("bool", "float32")},
     "bitpack|raw": BOOLS,
     "bitpack|rle": BOOLS,
@@ -45,7 +48,7 @@ class TestCodecs(CodecContract):
 
 class TestPredOfDepths(CodecContract):
     spec = "pred"
-    dtypes = ("uint16",)
+    dtypes = ("uint16", "float16", "bfloat16")
     shapes = tuple(shape for shape in IMAGES if shape[-1] != 3)
 
 

@@ -120,7 +120,8 @@ def test_items_that_are_no_images() -> None:
             assert str(caught.value) == (
                 f"{spec} takes images of uint8, [height, width] or [height, width, 1 or 3], or several, "
                 "[n, height, width], [n, height, width, 1 or 3] or [n, 3, height, width]"
-                f"{', or of uint16 in one channel' if spec == 'pred' else ''}, got {layout}: use zstd:3"
+                f"{', or of two bytes in one channel' if spec == 'pred' else ''}, got {layout}: use "
+                f"{'shuffle|pred' if spec == 'pred' and layout.dtype.itemsize > 1 else 'zstd:3'}"
             )
 
 

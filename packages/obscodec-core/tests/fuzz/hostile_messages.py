@@ -14,7 +14,7 @@ from obscodec import Layout, codec, encode, pack
 from obscodec.codecs.chain import FilteredCodec, TailedCodec
 from obscodec.varint import decode_varint, encode_varint
 
-FILTERS = ("shuffle", "bitpack", "delta")
+FILTERS = ("shuffle", "bitpack", "delta", "lorenzo")
 HEADS = ("raw", "rle", "delta-rle", "zstd:1", "lz4", "lz4-frame", "gzip:1", "igzip:1")
 TAILS = ("zstd:1", "lz4", "lz4-frame", "gzip:1", "igzip:0")
 DTYPES = ("|b1", "|u1", "<u2", "<i4", "<f8", "<c16", "<M8[ns]", "bfloat16", "float8_e5m2")

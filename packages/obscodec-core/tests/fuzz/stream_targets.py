@@ -40,13 +40,14 @@ SPECS = {
     "palette": ("palette",),
     "filters": (
         "shuffle|raw", "bitpack|raw", "delta|raw", "delta|rle", "shuffle|rle", "bitpack|delta-rle", "delta|shuffle|lz4",
+        "lorenzo|raw", "lorenzo|shuffle|rle",
     ),
     "chains": (
         "rle|lz4", "rle|zstd:1", "delta-rle|lz4", "delta-rle|zstd:1", "delta-rle|gzip:1", "delta-rle|lz4-frame",
         "rle|igzip:0|lz4", "shuffle|delta-rle|zstd:1|lz4", "raw|lz4|zstd:1", "delta|rle|lz4|gzip:1",
     ),
 }  # fmt: skip
-FITTED = ("zstd:1", "lz4", "pred", "palette", "delta-rle|zstd:1", "delta-rle|lz4", "shuffle|lz4")
+FITTED = ("zstd:1", "lz4", "pred", "palette", "delta-rle|zstd:1", "delta-rle|lz4", "shuffle|lz4", "shuffle|pred")
 
 
 def items(layout: Layout, n: int, seed: int = 0) -> np.ndarray:

@@ -65,10 +65,12 @@ def decide(tensors, **options):
         (GAME, {}, None),
         (TEXTURE, {"budget": "fast"}, None),
         (TEXTURE, {"codec": "raw"}, None),
-        (RNG.integers(1 << 31, size=(64, 32, 32), dtype=np.int32), {}, None),
+        (RNG.integers(1 << 31, size=(64, 32, 32), dtype=np.int32), {}, "pred"),
+        (RNG.integers(1 << 31, size=(64, 1024), dtype=np.int32), {}, None),
+        (RNG.integers(2, size=(64, 32, 32)).astype(np.bool_), {}, None),
         (TEXTURE[:1], {}, None),
     ],
-    ids=["texture", "stacks", "known stacks", "colours", "game", "fast", "named", "no images", "one"],
+    ids=["texture", "stacks", "known stacks", "colours", "game", "fast", "named", "numbers", "vectors", "bools", "one"],
 )
 def test_what_is_compiled_ahead(tensors, options, spec, started, caplog):
     for _ in range(2):

@@ -363,16 +363,23 @@ def test_four_grey_frames_of_a_stack_are_not_channels():
     assert "FrameStack(depth=4, axis=-1)" in repr(store)
 
 
+def smooth_channels_last(n_channels, n=40):
+    """``f32[n, 32, 32, n_channels]``, such as optical flow."""
+    y, x, t, c = np.ix_(np.arange(32), np.arange(32), np.arange(n), np.arange(n_channels))
+    return np.moveaxis(5 + np.sin(y / 9 + t + c) + np.cos(x / 7 - t * c), 2, 0).astype(np.float32)
+
+
+@pytest.mark.parametrize(("made", "spec"), [(channels_last, "pred"), (smooth_channels_last, "lorenzo|shuffle|pred")])
 @pytest.mark.parametrize("n_channels", [2, 4])
-def test_auto_takes_images_of_any_channels(n_channels):
-    images = channels_last(n_channels)
-    store = AutoStore(Layout(images.shape[1:], np.uint8), decide_after=32)
+def test_auto_takes_images_of_any_channels(made, spec, n_channels):
+    images = made(n_channels)
+    store = AutoStore(Layout(images.shape[1:], images.dtype), decide_after=32)
     ids = store.append(images)
     np.testing.assert_array_equal(store.read(ids), images)
-    assert {trial.spec for trial in store.choice.trials} > {"pred", "zstd:3"}
+    assert {trial.spec for trial in store.choice.trials} > {spec, "zstd:3"}
     planes = AutoStore(store.layout, decide_after=32, frame_stack=FrameStack(1, axis=-1))
     planes.append(images)
-    assert (store.choice, store.choice.chosen.spec) == (planes.choice, "pred")
+    assert (store.choice, store.choice.chosen.spec) == (planes.choice, spec)
     assert store.stats().live_bytes == planes.stats().live_bytes
 
 

@@ -118,6 +118,33 @@ def test_one_codec_for_images_is_tried_unless_all_are_asked_for(n_colours, suits
     assert found == (suits if thorough else suits[:1])
 
 
+def depths(n: int, *, noise: float = 0) -> np.ndarray:
+    """``f64[n, 48, 64]``: ground that a camera moves over, and a wall, with some noise."""
+    y, x = np.mgrid[:48, :64]
+    at = np.arange(n)[:, None, None]
+    seen = np.where((x - 3 * at) % 64 > 40, 2 + x / 300 + at / 50, 90 / (3 + y / 4 + np.cos(x / 30 + at)))
+    return seen + noise * np.random.default_rng(0).normal(0, 1, seen.shape)
+
+
+@pytest.mark.parametrize(
+    ("seen", "chosen", "tried"),
+    [
+        (depths(64).astype(np.float32), "lorenzo|shuffle|pred", {"shuffle|pred", "lorenzo|shuffle|pred"}),
+        (depths(64, noise=0.01).astype(np.float32), "shuffle|pred", {"shuffle|pred", "lorenzo|shuffle|pred"}),
+        (depths(64).astype(np.float16), "pred", {"pred"}),
+        ((1000 * depths(64)).astype(np.int32), "lorenzo|shuffle|pred", {"shuffle|pred", "lorenzo|shuffle|pred"}),
+        (depths(64).astype(np.float32).reshape(64, -1), "shuffle|zstd:1", set()),
+        ((30 * depths(64, noise=0.2)).astype(np.uint8), "pred", {"pred"}),
+    ],
+    ids=["smooth", "rough", "float16", "millimetres", "vectors", "bytes"],
+)
+def test_codecs_for_images_of_numbers(seen, chosen, tried):
+    choice = choose(seen, STREAMS[:64], None)
+    assert {trial.spec for trial in choice.trials if trial.spec.endswith("pred")} == tried
+    assert choice.chosen.spec == chosen
+    assert any(trial.spec.startswith("shuffle") for trial in choice.trials) == (seen.dtype.itemsize > 1)
+
+
 def test_slow_codecs_are_tried_only_if_no_fast_one_is_good_enough():
     played = frames("MsPacman", 320, 0)[:300]
     quick, thorough = choose(played, STREAMS, None), choose(played, STREAMS, None, thorough=True)

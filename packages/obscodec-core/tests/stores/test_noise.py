@@ -25,6 +25,7 @@ SPECS = [
     "shuffle|zstd:1",
     "delta|rle",
     "delta|zstd:3",
+    "lorenzo|shuffle|zstd:1",
 ]
 
 

@@ -33,6 +33,8 @@ def worth_trying(array: npt.NDArray[np.generic]) -> Iterator[str]:
         yield "shuffle|zstd:3"
         if layout.dtype.kind == "u":
             yield "delta|shuffle|zstd:3"
+        if array.ndim > 1:
+            yield "lorenzo|shuffle|zstd:3"
     if layout.dtype.kind == "b" and array.view(np.uint8).max() <= 1:  # bitpack refuses other bytes
         yield "bitpack|zstd:3"
     if array.ndim > 1 and len(array) > 1 and layout.nbytes // len(array) >= _MIN_ROW_NBYTES:

@@ -47,6 +47,12 @@ class FilteredCodec(Codec):
         filtered = self._apply(self.layout.rows(samples))
         return replace(self, inner=self.inner.fit(self.filter.target.tensors(filtered)))
 
+    def suits(self, samples: npt.NDArray[np.generic]) -> bool:
+        """Whether the codec behind the filter suits items of its layout: the numbers are others there."""
+        del samples
+        target = self.filter.target
+        return self.inner.suits(np.empty((0, *target.shape), target.dtype))
+
     def bound(self) -> int:
         """The most bytes that the stream of one item can have."""
         return self.inner.bound()

@@ -88,7 +88,10 @@ class Codec(Stage):
         return self
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
-        """Whether this codec is worth trying on such items, ``[n, *shape]``; a quick look, which compiles nothing."""
+        """Whether this codec is worth trying on such items, ``[n, *shape]``; of none, their layout says it.
+
+        It is a quick look, which compiles nothing.
+        """
         del samples
         return True
 

@@ -25,11 +25,11 @@ def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
     """Encode one tensor without loss.
 
     With ``"auto"``, equal tensors always get the same codec: of ``raw``, ``zstd:3``, and ``zstd:3`` behind ``rle``,
-    ``shuffle``, ``delta|shuffle``, ``bitpack`` or ``delta-rle``, as far as dtype and shape suit, the one with the
-    shortest stream. A tensor that none of them makes at least a twentieth smaller, or that has less than 64 bytes, is
-    stored ``raw``. They are tried on the tensor if it has at most 256 KiB, else on a sample of this size, so that a
-    large tensor takes hardly longer than with the codec that is chosen. The first call compiles two kernels, within
-    seconds, and keeps them on disk.
+    ``shuffle``, ``delta|shuffle``, ``lorenzo|shuffle``, ``bitpack`` or ``delta-rle``, as far as dtype and shape suit,
+    the one with the shortest stream. A tensor that none of them makes at least a twentieth smaller, or that has less
+    than 64 bytes, is stored ``raw``. They are tried on the tensor if it has at most 256 KiB, else on a sample of this
+    size, so that a large tensor takes hardly longer than with the codec that is chosen. The first call compiles two
+    kernels, within seconds, and keeps them on disk.
 
     Args:
         tensor: a numpy array of any strides and byte order, or an object with DLPack (a torch CPU tensor) or the buffer

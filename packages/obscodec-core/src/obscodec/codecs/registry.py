@@ -65,6 +65,7 @@ _BUILT_IN = {
     "delta-rle": Entry("obscodec.codecs.formats.delta_rle:DeltaRle", "numba", "numba"),
     "gzip": Entry("obscodec.codecs.formats.gzip:Gzip"),
     "igzip": Entry("obscodec.codecs.formats.igzip:Igzip", "isal", "isal"),
+    "lorenzo": Entry("obscodec.codecs.formats.lorenzo:Lorenzo"),
     "lz4": Entry("obscodec.codecs.formats.lz4:Lz4", "lz4", "lz4"),
     "lz4-frame": Entry("obscodec.codecs.formats.lz4_frame:Lz4Frame", "lz4", "lz4"),
     "palette": Entry("obscodec.codecs.formats.images.palette.palette:Palette", "numba", "numba"),

@@ -1,7 +1,11 @@
 """``shuffle``: the first bytes of all elements, then all second bytes, and so on, as in HDF5 and Blosc."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from obscodec.codecs.stage import Filter
 from obscodec.layout import Layout, Rows
@@ -16,16 +20,23 @@ class Shuffle(Filter):
 
     @property
     def target(self) -> Layout:
-        """``u8[itemsize, size]``."""
-        itemsize = self.layout.dtype.itemsize
-        return Layout((itemsize, self.layout.nbytes // itemsize), "uint8")
+        """``u8[itemsize, images, height, width, channels]``."""
+        itemsize, shape = self.layout.dtype.itemsize, self.layout.shape
+        return Layout((itemsize, math.prod(shape[:-3]), *shape[-3:]), "uint8")
 
     def apply(self, rows: Rows, out: Rows) -> None:
         """Transpose."""
-        itemsize, size = self.target.shape
-        out.reshape(len(rows), itemsize, size)[:] = rows.reshape(len(rows), size, itemsize).swapaxes(1, 2)
+        for k, plane in enumerate(self._planes(out)):
+            plane[:] = self._numbers(rows)[:, :, k]
 
     def undo(self, rows: Rows, out: Rows) -> None:
         """Transpose back."""
-        itemsize, size = self.target.shape
-        out.reshape(len(rows), size, itemsize)[:] = rows.reshape(len(rows), itemsize, size).swapaxes(1, 2)
+        for k, plane in enumerate(self._planes(rows)):
+            self._numbers(out)[:, :, k] = plane
+
+    def _numbers(self, rows: Rows) -> npt.NDArray[np.uint8]:
+        itemsize = self.layout.dtype.itemsize
+        return rows.reshape(len(rows), self.layout.nbytes // itemsize, itemsize)
+
+    def _planes(self, rows: Rows) -> list[Rows]:
+        return np.split(rows, self.layout.dtype.itemsize, axis=1)

@@ -15,7 +15,8 @@ class Candidate:
 
     The cost is the time to read a batch, divided by the time to gather it from an uncompressed array, measured once by
     benchmarks/costs.py: of stacks of games for codecs of patches, the median of textured images one by one for the
-    others. So the choice depends on the data alone, not on how busy the machine is.
+    others, and of depth images for codecs of numbers. So the choice depends on the data alone, not on how busy the
+    machine is.
 
     A patch has much to write where much of a frame changes: textured images cost as much more as ``of_patch`` says for
     patches that are as large as the frames.
@@ -30,6 +31,11 @@ class Candidate:
     def of_patches(self) -> bool:
         """Whether the cost is that of stacks of games, with all frames of a block."""
         return self.spec.startswith(PATCHES) or self.spec == "raw"
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether it begins with a filter for numbers of several bytes."""
+        return self.spec.startswith(("shuffle", "lorenzo"))
 
     def cost_of(self, n: int) -> float:
         """The cost if ``n`` consecutive frames are read together: a codec of blocks decodes those before them, too."""
@@ -46,9 +52,11 @@ CANDIDATES = (
     Candidate(f"{PATCHES}|lz4:6", DEFAULT_BLOCK_FRAMES, 0.56, 3.3),
     Candidate(f"{PATCHES}|zstd:3", DEFAULT_BLOCK_FRAMES, 1.8, 8.1),
     *(Candidate("zstd:3", n, 7.3) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
-    Candidate("shuffle|zstd:1", 1, 7.9),
+    Candidate("shuffle|zstd:1", 1, 5.0),
     *(Candidate("palette", n, 6.6) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
     *(Candidate("pred", n, 5.0) for n in (1, 4, DEFAULT_BLOCK_FRAMES)),
+    Candidate("shuffle|pred", 1, 5.7),
+    Candidate("lorenzo|shuffle|pred", 1, 8.6),
 )
 # On an H100, 256 samples of stacks of MsPacman and of noise, beside ``torch.index_select``. LZ4 took 13 times as long.
 _ON_A_GPU = (Candidate("raw", 1, 1.1), Candidate(PATCHES, _GPU_BLOCK_FRAMES, 0.95, 7.4))

@@ -1,6 +1,5 @@
 """The codec ``auto``: which codec stores some frames best."""
 
-from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -35,18 +34,16 @@ _PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of an
 
 def expect(frames: npt.NDArray[np.generic], sequences: Ints) -> None:
     """Start to compile kernels, if :func:`choose` is likely to try a codec of images on such frames."""
-    if frames.dtype.kind != "u" or not frames.size:
+    if not frames.size:
         return
     first = _distinct(frames[np.argsort(sequences, kind="stable")[:_N_EXPECTED]])
     if change(first) <= _MUCH_CHANGE:
         return
     blocks = first[:, None]
-    layout, ready = Layout(blocks.shape[1:], blocks.dtype), available()
-    for spec in _OF_IMAGES:
-        with suppress(SpecError):  # no images
-            if ready[parse(spec)[0].name] == "ready" and (codec := new_codec(spec, layout)).suits(blocks):
-                compile_ahead(codec.name)
-                return
+    for candidate in _candidates(Layout(first.shape[1:], first.dtype), 1, "cpu", 1):
+        if candidate.spec.endswith(_OF_IMAGES) and _suits(candidate.spec, blocks):
+            compile_ahead(parse(candidate.spec)[-1].name)
+            return
 
 
 def choose(
@@ -120,7 +117,12 @@ def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecu
 
 
 def _accepts(candidate: Candidate, layout: Layout) -> bool:
-    """Whether a codec encodes such frames, and blocks of them: some encode images only, which blocks of rows are."""
+    """Whether a codec encodes such frames, and blocks of them: some encode images only, which blocks of rows are.
+
+    Those of numbers of several bytes are not for frames of bytes.
+    """
+    if candidate.of_numbers and layout.dtype.itemsize == 1:
+        return False
     try:
         new_codec(candidate.spec, layout)
         new_codec(candidate.spec, Layout((candidate.block_frames, *layout.shape), layout.dtype))
@@ -153,9 +155,7 @@ def _try_slow(candidates: list[Candidate], frames: npt.NDArray[np.generic], *, t
     trials, blocks = [], frames[:, None]  # as a store encodes them: three planes alone might be three images
     has_one = False
     for spec, alike in groupby(candidates, key=attrgetter("spec")):
-        if spec in _OF_IMAGES and has_one:
-            continue
-        if not new_codec(spec, Layout(blocks.shape[1:], blocks.dtype)).suits(blocks):
+        if (spec.endswith(_OF_IMAGES) and has_one) or not _suits(spec, blocks):
             continue
         has_one |= spec in _OF_IMAGES and not thorough
         of_spec: list[Trial] = []
@@ -165,6 +165,10 @@ def _try_slow(candidates: list[Candidate], frames: npt.NDArray[np.generic], *, t
             of_spec.append(_try(candidate, frames))
         trials += of_spec
     return trials
+
+
+def _suits(spec: str, blocks: npt.NDArray[np.generic]) -> bool:
+    return new_codec(spec, Layout(blocks.shape[1:], blocks.dtype)).suits(blocks)
 
 
 def _fastest(trials: list[Trial]) -> tuple[Trial, str]:

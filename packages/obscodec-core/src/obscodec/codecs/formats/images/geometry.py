@@ -102,13 +102,13 @@ def geometry_of(layout: Layout, spec: str, *, takes_depth: bool) -> tuple[int, G
     Args:
         layout: of an item.
         spec: of the codec, for errors.
-        takes_depth: whether images of uint16 are right.
+        takes_depth: whether images of two bytes are right.
 
     Raises:
         SpecError: the items are no images.
     """
     shape, n_axes = layout.shape, len(layout.shape) if layout.dtype == np.uint8 else 0
-    is_depth = takes_depth and layout.dtype == np.uint16 and len(shape) >= 2
+    is_depth = takes_depth and layout.dtype.itemsize == 2 and len(shape) >= 2
     if is_depth and not (len(shape) >= 3 and shape[-1] == 3):
         *in_front, height, width = shape[:-1] if len(shape) >= 3 and shape[-1] == 1 else shape
         return prod(in_front), _geometry(height, width, 2, interleaved=True)
@@ -118,10 +118,11 @@ def geometry_of(layout: Layout, spec: str, *, takes_depth: bool) -> tuple[int, G
         return prod(shape[:-3]), _geometry(shape[-2], shape[-1], 3, interleaved=False)
     if n_axes >= 2:
         return prod(shape[:-2]), _geometry(shape[-2], shape[-1], 1, interleaved=True)
-    depth = ", or of uint16 in one channel" if takes_depth else ""
+    depth = ", or of two bytes in one channel" if takes_depth else ""
+    instead = f"shuffle|{spec}" if takes_depth and len(shape) > 1 and layout.dtype.itemsize > 1 else "zstd:3"
     raise SpecError(
         f"{spec} takes images of uint8, [height, width] or [height, width, 1 or 3], or several, [n, height, width], "
-        f"[n, height, width, 1 or 3] or [n, 3, height, width]{depth}, got {layout}: use zstd:3"
+        f"[n, height, width, 1 or 3] or [n, 3, height, width]{depth}, got {layout}: use {instead}"
     )
 
 

@@ -22,7 +22,7 @@ _PIXELS_OF_COLOUR: Final = 16  # fewer of each on average, and a palette says no
 
 @dataclass(frozen=True)
 class ImageCodec(Codec):
-    """A codec of images, with a dictionary; ``takes_depth`` says whether these can be depths, of uint16."""
+    """A codec of images, with a dictionary; ``takes_depth`` says whether these can be depths, of two bytes."""
 
     takes_depth: ClassVar[bool] = False
 

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from obscodec.codecs.formats.images.geometry import SIDE
 from obscodec.codecs.formats.images.groups import Books, books_of, new_predicted, trained
 from obscodec.codecs.formats.images.image_codec import ImageCodec
 from obscodec.codecs.formats.images.pred.decode import decode_items
@@ -24,7 +25,7 @@ _N_SAMPLES: Final = 128  # frames that a dictionary is trained on
 
 @dataclass(frozen=True)
 class Pred(ImageCodec):
-    """Images in tiles that are predicted from the pixels around them, or from the frame before; also of depths.
+    """Images in tiles that are predicted from the pixels around them, or from the frame before; also of two bytes.
 
     See ``docs/formats/pred.md``.
 
@@ -58,9 +59,11 @@ class Pred(ImageCodec):
 
     def suits(self, samples: npt.NDArray[np.generic]) -> bool:
         """See ``Codec.suits``: not if all images have very few colours, for which ``palette`` is made."""
-        rows = self.layout.rows(samples)
-        if not rows.size or self._frames[1].n_channels == 2:  # `palette` takes no depths
-            return bool(rows.size)
+        rows, geometry = self.layout.rows(samples), self._frames[1]
+        if not rows.size:
+            return bool(self.misreads) or min(geometry.height, geometry.width) >= SIDE
+        if geometry.n_channels == 2:  # `palette` takes no depths
+            return True
         numbers, _, most = self._count_colours(rows)
         return bool(numbers.max() > min(_FEW_COLOURS, most))
 
