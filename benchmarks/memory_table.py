@@ -8,8 +8,9 @@ the machine. ``--only PART`` measures the environments whose names have this par
 """
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,28 +86,24 @@ def pixels(name: str, size: int) -> Any:
     return ResizeObservation(env, (size, size))
 
 
-def rows() -> list[Row]:
+def rows() -> Iterator[Row]:
     """All environments."""
-    return [
-        *(Row(f"Atari {game}", lambda game=game: atari(game)) for game in GAMES),  # type: ignore[misc]
-        Row("Atari Breakout, 210x160 in colour", lambda: gym.make("ALE/Breakout-v5")),
-        Row("CarRacing, 96x96 in colour", lambda: gym.make("CarRacing-v3")),
-        Row(
-            "CarRacing, 96x96 in grey, stacks of 4",
-            lambda: FrameStackObservation(GrayscaleObservation(gym.make("CarRacing-v3")), 4),
-        ),
-        Row("VizDoom, a room with textures, 84x84 in colour", lambda: vizdoom("MyWayHome")),
-        Row("CartPole, 64x64 pixels in colour", lambda: pixels("CartPole-v1", 64)),
-        Row("Pendulum, 64x64 pixels in colour", lambda: pixels("Pendulum-v1", 64)),
-        *(Row(f"{name}, vectors", lambda name=name: gym.make(name)) for name in VECTORS),  # type: ignore[misc]
-        Row("noise, 84x84", Noise),
-        Row(SHOOTER, lambda: vizdoom("DefendCenter")),
-        *(
-            Row(f"Atari {name}" if name in GAMES else SHOOTER, made, agent)
-            for name, made in ENVIRONMENTS.items()
-            if (agent := trained(name)) is not None
-        ),
-    ]
+    yield from (Row(f"Atari {game}", partial(atari, game)) for game in GAMES)
+    yield Row("Atari Breakout, 210x160 in colour", lambda: gym.make("ALE/Breakout-v5"))
+    yield Row("CarRacing, 96x96 in colour", lambda: gym.make("CarRacing-v3"))
+    yield Row(
+        "CarRacing, 96x96 in grey, stacks of 4",
+        lambda: FrameStackObservation(GrayscaleObservation(gym.make("CarRacing-v3")), 4),
+    )
+    yield Row("VizDoom, a room with textures, 84x84 in colour", lambda: vizdoom("MyWayHome"))
+    yield Row("CartPole, 64x64 pixels in colour", lambda: pixels("CartPole-v1", 64))
+    yield Row("Pendulum, 64x64 pixels in colour", lambda: pixels("Pendulum-v1", 64))
+    yield from (Row(f"{name}, vectors", partial(gym.make, name)) for name in VECTORS)
+    yield Row("noise, 84x84", Noise)
+    yield Row(SHOOTER, lambda: vizdoom("DefendCenter"))
+    for name, made in ENVIRONMENTS.items():
+        if (agent := trained(name)) is not None:
+            yield Row(f"Atari {name}" if name in GAMES else SHOOTER, made, agent)
 
 
 def main(only: Annotated[str, typer.Option(help="A part of the names to measure; nothing is written.")] = "") -> None:
