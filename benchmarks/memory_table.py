@@ -4,11 +4,12 @@
 
 plays each environment, and compresses what it gives with the codec that ``auto`` chooses. Most are played with random
 actions. Some are also played by the agents that ``agents.py`` has trained, if they are there. Sizes do not depend on
-the machine. ``--only PART`` measures the environments whose names have this part, and prints them.
+the machine. ``--only PART`` measures the environments whose names have this part
+again, and those that are new.
 """
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -106,18 +107,26 @@ def rows() -> Iterator[Row]:
             yield Row(f"Atari {name}" if name in GAMES else SHOOTER, made, agent)
 
 
-def main(only: Annotated[str, typer.Option(help="A part of the names to measure; nothing is written.")] = "") -> None:
+def main(
+    only: Annotated[str, typer.Option(help="A part of the names to measure; the other rows stay as they are.")] = "",
+) -> None:
     """Measure, print, and write a CSV and a table."""
     gym.register_envs(ale_py)
-    found = [measured(row) for row in rows() if only in row.name]
+    path, found = RESULTS / "memory_table.csv", dict[tuple[object, object], dict[str, object]]()
     if only:
-        return
+        with path.open(newline="") as file:
+            found = {_key(row): dict(row) for row in csv.DictReader(file)}
+    found |= {_key(row): row for row in (measured(row) for row in rows() if only in row.name)}
     RESULTS.mkdir(parents=True, exist_ok=True)
-    with (RESULTS / "memory_table.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, found[0])
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, next(iter(found.values())))
         writer.writeheader()
-        writer.writerows(found)
-    (RESULTS / "memory_table.md").write_text(table(found))
+        writer.writerows(found.values())
+    (RESULTS / "memory_table.md").write_text(table([*found.values()]))
+
+
+def _key(row: Mapping[str, object]) -> tuple[object, object]:
+    return row["environment"], row["policy"]
 
 
 def measured(row: Row) -> dict[str, object]:
