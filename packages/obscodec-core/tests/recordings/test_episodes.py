@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import pickle
 import re
 import shlex
 import sys
+import time
 import tracemalloc
 import zipfile
 from itertools import pairwise
@@ -260,6 +262,47 @@ def test_chunks_of_different_arrays_are_not_joined(tmp_path):
     np.savez(tmp_path / "2-b-c-4.npz", step=np.arange(4.0), is_first=np.zeros(4, bool))
     with pytest.raises(SourceError, match=r"^chunks of an episode differ in names, dtypes or shapes of arrays: Cannot"):
         list(obscodec.episodes(tmp_path))
+    np.savez(tmp_path / "2-b-c-4.npz", step=np.arange(4, dtype=np.int32), is_first=np.zeros(4, bool), more=np.zeros(4))
+    with pytest.raises(
+        SourceError, match=r"^chunks of an episode differ in names, dtypes or shapes of arrays: 'more'$"
+    ):
+        list(obscodec.episodes(tmp_path))
+
+
+def test_a_step_begins_an_episode_or_does_not(tmp_path):
+    is_first = np.array([[1, 1], [0, 1], [1, 0], [0, 0]], bool)
+    np.savez(tmp_path / "run.npz", is_first=is_first, step=np.arange(4))
+    with pytest.raises(SourceError, match=r"^is_first of run\.npz has shape \(4, 2\): a value for each step"):
+        list(obscodec.episodes(tmp_path / "run.npz"))
+    np.savez(tmp_path / "run.npz", is_first=is_first[:, :1], step=np.arange(4))
+    assert [of["step"].tolist() for of in obscodec.episodes(tmp_path / "run.npz")] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("names", ["is_first", iter(["is_first"])])
+def test_names_may_be_one_or_be_told_once(names, tmp_path):
+    np.savez(tmp_path / "run.npz", is_first=np.arange(4) % 2 == 0, step=np.arange(4))
+    assert [of["is_first"].tolist() for of in obscodec.episodes(tmp_path / "run.npz", names)] == [[True, False]] * 2
+
+
+def test_what_is_neither_file_nor_folder_is_refused(tmp_path):
+    os.mkfifo(path := tmp_path / "run.npz")
+    with pytest.raises(SourceError, match="is none of the files that can be read"):
+        obscodec.episodes(path)
+
+
+def test_objects_in_fields_of_items_are_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "run.h5", "w") as file:
+        file.create_dataset("step", 3, np.dtype([("text", h5py.string_dtype()), ("number", "i4")]))
+    with pytest.raises(SourceError, match="its items are Python objects or differ in length"):
+        list(obscodec.episodes(tmp_path / "run.h5"))
+
+
+def test_a_long_number_in_a_name_is_looked_at_once():
+    name = "1" * 60_000  # each digit as the first one of a number would take minutes
+    began = time.process_time()
+    assert episodes_of([name]) == ([name], {})
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy", ".h5", ".zarr"])

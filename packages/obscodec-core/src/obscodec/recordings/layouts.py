@@ -23,7 +23,7 @@ _HDF5, _ZARR = (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
 _EPISODES = (".npz", *_HDF5)  # files in a folder that may be one for each episode
 ENDINGS = (".npy", *_EPISODES, ".zarr", ".zarr.zip")
 FIRST = "is_first"  # true where an episode begins
-_NUMBER = re.compile(r"\d+(?=/)")  # at the end of the name of a group
+_NUMBER = re.compile(r"(?<!\d)\d+(?=/)")  # at the end of the name of a group
 _WORDS = ("demo_", "episode_", "traj_")  # of groups that are episodes even if there is one
 _ENDS = "meta/episode_ends"
 _MOST_NAMED = 3  # files, or folders, in a text
@@ -54,7 +54,7 @@ def parts_in(path: Path) -> Iterator[Part]:
     """
     if not path.exists():
         raise SourceError(f"{path} does not exist")
-    if path.is_file() and not path.name.endswith(ENDINGS):
+    if not path.is_dir() and not (path.is_file() and path.name.endswith(ENDINGS)):
         raise SourceError(f"{path} is none of the files that can be read, *{', *'.join(ENDINGS)}")
     if path.is_file() or any((path / name).exists() for name in _ZARR):
         return _parts_of(path)

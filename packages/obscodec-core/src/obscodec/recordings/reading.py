@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +53,8 @@ def episodes(path: str | os.PathLike[str], names: Collection[str] | None = None)
         ...     [(name, array.shape) for episode in episodes(folder) for name, array in episode.items()]
         [('image', (4, 64, 64, 3)), ('action', (3,))]
     """
-    return _episodes(parts_in(Path(path)), names)
+    wanted = [names] if isinstance(names, str) else None if names is None else [*names]
+    return _episodes(parts_in(Path(path)), wanted)
 
 
 def _episodes(parts: Iterator[Part], names: Collection[str] | None) -> Iterator[Steps]:
@@ -85,6 +86,10 @@ def _pieces(part: Part, names: Collection[str] | None) -> list[Steps]:
                 steps[name] = array
     if not steps:
         raise SourceError(f"{part.name} has no array with time along axis 0")
+    if FIRST in steps and steps[FIRST].size != len(steps[FIRST]):
+        raise SourceError(
+            f"{FIRST} of {part.name} has shape {steps[FIRST].shape}: a value for each step says which begin"
+        )
     lengths = {len(array) for array in steps.values()}
     if max(lengths) > min(lengths) + (FIRST not in steps):
         listed = ", ".join(f"{part.fields[name].name} {len(array):,}" for name, array in steps.items())
@@ -96,7 +101,7 @@ def _pieces(part: Part, names: Collection[str] | None) -> list[Steps]:
 
 def _taken(begun: list[Steps], names: Collection[str] | None) -> Steps:
     """Take an episode away that has ended."""
-    wanted = [name for name in begun[0] if names is None or name in names]
+    wanted = [name for name in dict.fromkeys(chain(*begun)) if names is None or name in names]
     try:
         arrays = {name: [steps[name] for steps in begun] for name in wanted}
         episode = {name: np.concatenate(of, casting="no") if of[1:] else of[0] for name, of in arrays.items()}

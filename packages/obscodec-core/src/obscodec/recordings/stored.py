@@ -46,7 +46,7 @@ class Stored(NamedTuple):
             if self.file.name == MINARI and len(items) and all(map(_is_jpeg, items)):
                 image = optional("PIL.Image")
                 items = np.stack([np.asarray(image.open(BytesIO(item), formats=["JPEG"])) for item in items])
-            if items.dtype == object:
+            if items.dtype.hasobject:
                 raise SourceError(_OBJECTS)
             return np.asarray(items)
         except ObscodecError:
