@@ -279,6 +279,17 @@ def test_limits_add_up(tmp_path):
     assert RingBuffer.merged([new(1 << 21), new(None)]).max_bytes is None
 
 
+def test_what_exceeds_the_limit_moves_to_files_at_once(tmp_path):
+    fields = {"f": Field((64, 64), np.uint8, "raw"), "done": Field((), np.bool_)}
+    buffer = RingBuffer(2000, fields, episode_end="done", max_bytes=3_000_000, spill=tmp_path)
+    frames = np.random.default_rng(0).integers(0, 255, (1500, 1, 64, 64), np.uint8)
+    buffer.extend(f=frames, done=np.ones((1500, 1)))
+    both = RingBuffer.merged([buffer, buffer])
+    assert both._memory_bytes() < both.max_bytes + (1 << 20)
+    for frame in both[:]["f"].swapaxes(0, 1):
+        np.testing.assert_array_equal(frame, frames[:, 0])
+
+
 def test_buffers_that_differ_are_refused():
     def new(**options):
         fields = {"f": Field((4,), np.float32), "done": Field((), np.bool_)} | options.pop("fields", {})

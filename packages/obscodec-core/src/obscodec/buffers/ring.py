@@ -447,6 +447,8 @@ class RingBuffer:
         every_end = np.logical_or.reduce([rearranged.ends, *ends])
         made._seams = Seams(np.flatnonzero(every_end), np.flatnonzero(~rearranged.drawn))
         made._clock.appended = len(every_end)
+        if made.spill is not None:  # blocks of the others were in files, and are in memory
+            made._look()
         rearranged.warn()
         return made
 
@@ -969,7 +971,7 @@ class RingBuffer:
         if envs is None:
             return None, None
         chosen, order = as_envs(envs, self.n_envs), np.argsort(np.atleast_1d(envs))
-        if len(chosen) != len(order):
+        if order.shape != chosen.shape:
             raise ShapeError(f"a step of each environment has one value, got {reprlib.repr(envs)}: name each once")
         return None if len(chosen) == self.n_envs else chosen, order
 
