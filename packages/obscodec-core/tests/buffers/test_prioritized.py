@@ -133,6 +133,14 @@ def test_a_state_is_checked(change):
         Prioritized(4).restore(priorities.state() | change)
 
 
+@pytest.mark.parametrize("first", [[1, 0], [0, 2], []])
+def test_a_state_of_rows_is_checked(first):
+    state = rows().state()
+    Prioritized(4).restore(state)
+    with pytest.raises(CorruptStream):
+        Prioritized(4).restore(state | {"first": np.array(first, np.int64), "end": np.array(first, np.int64) + 2})
+
+
 REFUSED = [
     (lambda _: Prioritized(0), ShapeError, "capacity must be 1 or more, got 0"),
     (lambda _: Prioritized(4, alpha=-1), ShapeError, "alpha must be finite and 0 or more, got -1"),
@@ -148,6 +156,18 @@ REFUSED = [
     (lambda of: of.update([-1], [1]), SlotError, "items have numbers of 0 or more, got -1"),
     (lambda of: of.update([4], ["a"]), DTypeError, "priorities must be real numbers, got ['a']: pass an array of them"),
     (lambda of: of.advance(0.5, 2), ShapeError, "first must be a whole number, 0 or more, got 0.5"),
+    (lambda _: Prioritized(4).advance([], []), ShapeError,
+     "first is a number, or one for each row of items, got shape (0,)"),
+    (lambda _: Prioritized(4).advance([[0, 1]], [[2, 3]]), ShapeError,
+     "first is a number, or one for each row of items, got shape (1, 2)"),
+    (lambda _: Prioritized(4).advance([5, 4], [7, 6]), ShapeError,
+     "first and end are of the same rows, and first[k] % n is k, got [5 4] and [7 6]"),
+    (lambda _: Prioritized(4).advance([0, 1], [2]), ShapeError,
+     "first and end are of the same rows, and first[k] % n is k, got [0 1] and [2]"),
+    (lambda _: Prioritized(4).advance(0, [4, 5]), ShapeError,
+     "first and end are of the same rows, and first[k] % n is k, got 0 and [4 5]"),
+    (lambda _: rows().advance([0, 1, 2, 3], [4, 5, 6, 7]), ShapeError,
+     "this Prioritized has 2 rows of items: pass the first and the end of each"),
     (lambda of: of.update([8], [1]), SlotError,
      "the items have the indices 4 to 7, got 8 to 8: earlier ones are overwritten, later ones not appended yet"),
     (lambda of: of.update([0.5], [1]), DTypeError, "indices are integers, got float64"),
@@ -160,6 +180,12 @@ REFUSED = [
      "priorities of up to 1e+200 are too large for alpha=2.0: divide them"),
     (lambda _: Prioritized(4).sample(1), SlotError, "there are no items to draw: advance first, or append a step"),
 ]  # fmt: skip
+
+
+def rows() -> Prioritized:
+    priorities = Prioritized(4)
+    priorities.advance([0, 1], [2, 3])
+    return priorities
 
 
 def large() -> Prioritized:

@@ -233,6 +233,7 @@ def some(n=10, **more):
         ([0, 3], ShapeError, r"environments must be 0 to 2, got \[0, 3\]"),
         (-1, ShapeError, "environments must be 0 to 2, got -1"),
         ([1, 1], ShapeError, r"a step of each environment has one value, got \[1, 1\]: name each once"),
+        ([[0], [1]], ShapeError, r"a step of each environment has one value, got \[\[0\], \[1\]\]: name each once"),
         ([0.5], DTypeError, "environments must be integers"),
         ([0, 1], ShapeError, "field 'obs': expected shape"),
     ],
@@ -271,7 +272,7 @@ def test_priorities_have_room_for_each_environment():
     _, indices = buffer.sample(100, 0, p=priorities, return_indices=True)
     assert {*indices} <= {*buffer.indices} == {*priorities.indices}
     assert len(priorities) == 14
-    with pytest.raises(ShapeError, match="has several rows of items: pass the first and the end of each"):
+    with pytest.raises(ShapeError, match="has 3 rows of items: pass the first and the end of each"):
         priorities.advance(0, 100)
     with pytest.raises(SlotError, match="the items have the indices 0 to 88, got 53"):
         priorities.update([53], [1.0])  # of environment 2, which has one step

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from obscodec.buffers.drawing import Counts, Seams, greater, of_envs
+from obscodec.buffers.drawing import Counts, Seams, greater, most, of_envs
 from obscodec.buffers.rearranged import NOTHING
 from obscodec.buffers.step_reader import Span
 from obscodec.segments import Ints
@@ -52,8 +52,7 @@ class Clock:
 
     def __len__(self) -> int:
         """How many steps there are, of the environment that has most."""
-        n = self.appended - self.oldest
-        return n if isinstance(n, int) else int(n.max())
+        return most(self.appended - self.oldest)
 
     @property
     def n_appended(self) -> int:
@@ -63,7 +62,7 @@ class Clock:
     @property
     def most_appended(self) -> int:
         """The same of the environment that had most."""
-        return self.appended if isinstance(self.appended, int) else int(self.appended.max())
+        return most(self.appended)
 
     @property
     def n_stored(self) -> int:

@@ -18,6 +18,7 @@ from obscodec.buffers.drawing import (
     draw,
     draw_starts,
     drawable_steps,
+    no_greater,
     of_envs,
 )
 from obscodec.buffers.step_reader import Bools, Span, StepReader
@@ -151,7 +152,7 @@ class StepDrawer:
             return Episodes.between(span.seams_as_ends(), *steps, span.n_envs)
         if not self._knows_ends:
             raise FieldError("episodes end where episode_end is true: pass it, the name of a boolean field")
-        if self._found is None or not all(map(np.array_equal, self._found[0], steps)):
+        if self._found is None or not all(map(no_greater, steps, self._found[0])):  # they never fall
             self._ends = ends = self._ends.up_to(*steps, lambda back: self._reader.scan(span, back + span.n))
             self._found = steps, Episodes.between(ends, *steps, span.n_envs)
         return self._found[1]

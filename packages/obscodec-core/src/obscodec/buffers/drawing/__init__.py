@@ -3,7 +3,7 @@
 It decides which steps belong together. It never knows where a step lies in the ring, nor how its fields are kept.
 """
 
-from obscodec.buffers.drawing.counts import Counts, greater, of_envs
+from obscodec.buffers.drawing.counts import Counts, greater, most, no_greater, of_envs
 from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_steps
 from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
 from obscodec.buffers.drawing.jax_batch import batches_to
@@ -30,5 +30,7 @@ __all__ = [
     "draw_starts",
     "drawable_steps",
     "greater",
+    "most",
+    "no_greater",
     "of_envs",
 ]

@@ -16,6 +16,16 @@ def of_envs(counts: Counts, envs: Ints) -> Counts:
     return counts if isinstance(counts, int) else counts[envs]
 
 
+def most(counts: Counts) -> int:
+    """The greatest one of the counts of all environments."""
+    return counts if isinstance(counts, int) else int(counts.max())
+
+
+def no_greater(a: Counts, b: Counts) -> bool:
+    """Whether a count is at most another one, of each environment; numpy takes microseconds to tell of two numbers."""
+    return a <= b if isinstance(a, int) and isinstance(b, int) else bool(np.all(a <= b))
+
+
 def greater(a: Counts, b: Counts) -> Counts:
     """The greater one of two counts, of each environment."""
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)

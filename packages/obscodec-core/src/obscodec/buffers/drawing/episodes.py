@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.buffers.drawing.counts import Counts, greater, lesser, of_envs
+from obscodec.buffers.drawing.counts import Counts, greater, lesser, most, of_envs
 from obscodec.errors import SlotError
 from obscodec.segments import Ints
 
@@ -44,7 +44,7 @@ class Ends(NamedTuple):
         kept = self.steps >= of_envs(begin, self.envs)
         found = [(self.steps[kept], self.envs[kept], self.belongs[kept])]
         new = greater(begin, self.scanned)
-        for at in range(int(np.min(new - end)), 0, _SCANNED):
+        for at in range(-most(end - new), 0, _SCANNED):
             back = np.arange(at, min(at + _SCANNED, 0))
             ends, belongs = scan(back)
             rows, envs = np.nonzero(ends)
@@ -76,12 +76,12 @@ class Episodes(NamedTuple):
         """The episodes of the steps from ``oldest`` on, each as far as it is stored; the running ones last."""
         every_env = np.arange(n_envs)
         envs = np.concatenate([ends.envs, every_env])
-        last = np.concatenate([ends.steps, np.broadcast_to(appended, n_envs)])
+        last = np.concatenate([ends.steps, np.full(n_envs, appended)])
         belongs = np.concatenate([ends.belongs, np.zeros(n_envs, np.bool_)])
         done = np.concatenate([np.ones(len(ends.steps), np.bool_), np.zeros(n_envs, np.bool_)])
         order = np.lexsort((last, envs))
         envs, last, belongs, done = envs[order], last[order], belongs[order], done[order]
-        begin = np.array(np.broadcast_to(oldest, n_envs)[envs])
+        begin = np.full(n_envs, oldest)[envs]
         follows = envs[1:] == envs[:-1]
         begin[1:][follows] = last[:-1][follows] + 1
         end = last + belongs

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_integers, as_number, says_arguments
-from obscodec.buffers.drawing.counts import Counts, greater
+from obscodec.buffers.drawing.counts import Counts, greater, most, no_greater
 from obscodec.buffers.drawing.draws import Rng, as_floats, as_generator
 from obscodec.buffers.drawing.sum_tree import find_leaves, new_tree, set_leaves
 from obscodec.buffers.memory import making_room
@@ -106,18 +106,17 @@ class Prioritized:
             DTypeError: a number is no integer.
         """
         first, end, excluded = _as_counts("first", first), _as_counts("end", end), as_integers("indices", exclude)
-        if not isinstance(first, int) and self.capacity % len(first):
-            n = -(-self.capacity // len(first)) * len(first)
-            raise ShapeError(f"capacity is {self.capacity}, no multiple of {len(first)} rows: make a Prioritized({n})")
+        if not (isinstance(first, int) and isinstance(end, int)):
+            _check_rows(first, end, self.capacity)
         with self._lock:
             old_first, old_end = (_in_rows(of, first) for of in self._range)
-            if not (np.all(old_first <= first) and np.all(first <= end) and np.all(end >= old_end)):
+            if not (no_greater(old_first, first) and no_greater(first, end) and no_greater(old_end, end)):
                 raise ShapeError(
                     f"this Prioritized has the items {np.min(old_first)} to {_last(old_end)}, and can't go on "
                     f"with {np.min(first)} to {_last(end)}: make one Prioritized for each buffer"
                 )
-            if (most := int(np.max(end - first))) > self.capacity:
-                raise ShapeError(f"there are {most} items, and capacity is {self.capacity}: make it larger")
+            if (n := most(end - first)) > self.capacity:
+                raise ShapeError(f"there are {n} items, and capacity is {self.capacity}: make it larger")
             # Also what an interrupted call has left: numbers beyond the old end that are gone by now.
             gone = _numbers(greater(old_first, first - self.capacity), first)
             new = _numbers(greater(first, old_end), end)
@@ -236,7 +235,9 @@ class Prioritized:
         else:
             first, last = (array_of(state, name, np.int64, (None,)) for name in ("first", "end"))
             n = len(first)
-            if not (0 < n == len(last) and self.capacity % n == 0 and (first % n == last % n).all()):
+            if not (
+                0 < n == len(last) and self.capacity % n == 0 and (np.stack([first, last]) % n == np.arange(n)).all()
+            ):
                 raise CorruptStream("'first' and 'end' of a state are of rows of items")
             check_range("first", first, 0, _MOST)
             check_range("end - first", last - first, 0, self.capacity)
@@ -259,7 +260,7 @@ class Prioritized:
 
     def _leaves(self, numbers: Ints) -> Ints:
         first, end = (_of_numbers(of, numbers) for of in self._range)
-        if len(numbers) and not (np.all(first <= numbers) and np.all(numbers < end)):
+        if len(numbers) and not ((numbers >= first).all() and (numbers < end).all()):
             least, most = np.min(self._range[0]), _last(self._range[1])
             raise SlotError(
                 f"the items have the indices {least} to {most}, got {numbers.min()} to {numbers.max()}: earlier "
@@ -269,13 +270,27 @@ class Prioritized:
 
 
 def _as_counts(what: str, given: Counts) -> Counts:
-    return as_count(what, given, 0) if np.ndim(given) == 0 else as_integers(what, given)
+    if isinstance(given, int) or np.ndim(given) == 0:
+        return as_count(what, given, 0)
+    counts = as_integers(what, given)
+    if counts.ndim > 1 or not len(counts):
+        raise ShapeError(f"{what} is a number, or one for each row of items, got shape {counts.shape}")
+    return counts
+
+
+def _check_rows(first: Counts, end: Counts, capacity: int) -> None:
+    rows = np.arange(np.size(first))
+    if np.shape(first) != np.shape(end) or np.any(first % len(rows) != rows):
+        raise ShapeError(f"first and end are of the same rows, and first[k] % n is k, got {first} and {end}")
+    if capacity % len(rows):
+        n = -(-capacity // len(rows)) * len(rows)
+        raise ShapeError(f"capacity is {capacity}, no multiple of {len(rows)} rows: make a Prioritized({n})")
 
 
 def _in_rows(count: Counts, like: Counts) -> Counts:
     """A count of items, or the first number from there on of each row that ``like`` has."""
-    if isinstance(like, int) and not isinstance(count, int):
-        raise ShapeError("this Prioritized has several rows of items: pass the first and the end of each")
+    if not isinstance(count, int) and np.shape(like) != count.shape:
+        raise ShapeError(f"this Prioritized has {len(count)} rows of items: pass the first and the end of each")
     if isinstance(like, int) or not isinstance(count, int):
         return count
     rows = np.arange(len(like))
