@@ -94,11 +94,10 @@ class Clock:
 
     def count(self, envs: Ints | None = None) -> None:
         """Count the step that was written: of all environments, or of ``i64[n]``."""
-        new: Counts = 1
-        if envs is not None:
-            new = np.zeros(self._n_envs, np.int64)
-            new[envs] = 1
-        self.appended = self.appended + new
+        if envs is None:
+            self.appended = self.appended + 1
+        else:
+            self.appended = self.appended + np.isin(np.arange(self._n_envs), envs)
 
     def drop(self, n: int) -> None:
         """Count the oldest ``n`` steps as gone: they can't be drawn any more."""

@@ -178,10 +178,13 @@ class RingBuffer:
                 steps; or the GPU has no room for earlier steps, which go on waiting on the CPU.
             OSError: blocks can't be written to the folder ``spill``.
         """
+        if envs is None:
+            self._check_fields("append", unnamed, values)
+            self._append({name: self._set.step(name, value) for name, value in values.items()})
+            return
         chosen, order = self._check_step("append", unnamed, envs, values)
-        n = None if order is None else len(order)
-        step = {name: self._set.step(name, value, n) for name, value in values.items()}
-        self._append(step if order is None else {name: value[order] for name, value in step.items()}, chosen)
+        at, n = (..., None) if order is None else (order, len(order))
+        self._append({name: self._set.step(name, value, n)[at] for name, value in values.items()}, chosen)
 
     @says_memory_error
     def extend(self, *unnamed: Never, envs: npt.ArrayLike | None = None, **values: ArrayLike | npt.ArrayLike) -> None:
@@ -214,17 +217,18 @@ class RingBuffer:
         if self._lock.is_held():
             self._lock.refuse_nested()
         with self._lock:
-            n = self._clock.n_appended
+            clock = self._clock
+            n = clock.n_appended
             if n // LOOK_EVERY != self._n_looks and n >= self._memory.next_look:
                 self._look()
                 self._n_looks = n // LOOK_EVERY
             if envs is not None and self._is_half_written:
                 self._empty_spare_rows()  # what a refused step of other environments has left
-            at = self._clock.next_rows(envs)
+            at = clock.next_rows(envs)
             self._is_half_written = True
             for name, array in self._arrays.items():
                 array[at] = step[name]
-            self._clock.count(envs)
+            clock.count(envs)
             self._is_half_written = False
 
     @says_memory_error
