@@ -14,7 +14,6 @@ from obscodec import (
     Layout,
     LayoutError,
     LevelError,
-    MissingPackage,
     ObscodecError,
     ShapeError,
     SpecError,
@@ -229,22 +228,6 @@ def test_a_missing_dictionary_is_noticed_in_the_stream_itself() -> None:
         "decode it with the fitted codec that encoded it",
         lambda: other.decode_batch(Segments.of([stream]), rows),
     )
-
-
-@pytest.mark.parametrize(
-    ("spec", "package"),
-    [("zstd", "zstandard"), ("rle", "numba"), ("lz4", "lz4")],
-)
-def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, spec: str, package: str) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else found(name))
-    raises(
-        MissingPackage,
-        f"codec {spec!r} needs the package {package!r}, which is not installed: pip install {package}",
-        lambda: codec(spec, FOUR),
-    )
-    assert obscodec.available()[spec] == f"pip install {package}"
-    assert obscodec.available()["raw"] == "ready"
 
 
 def test_a_missing_backend(monkeypatch: pytest.MonkeyPatch) -> None:

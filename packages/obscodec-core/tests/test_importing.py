@@ -114,7 +114,7 @@ def test_a_codec_of_another_package_is_found_by_its_entry_point(tmp_path: Path) 
     install(tmp_path, "inverted = upside_down:Inverted")
     code = """
         import sys, numpy, obscodec
-        assert obscodec.available()["inverted"] == "ready"
+        assert "inverted" in obscodec.available()
         assert "upside_down" not in sys.modules
         x = numpy.arange(3, dtype="u1")
         for spec in ("inverted", "shuffle|inverted|zstd:3"):
