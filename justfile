@@ -118,7 +118,7 @@ release-check tag="": build
 # It is one environment that changes, so that numba compiles the kernels of the core once.
 # What an installation of one package can do: in an environment that has only its wheel and its dependencies, the examples
 # of its docstrings, and the tests that should notice all mutants.
-alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,igzip,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "isal rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "isal rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "isal rich cupy stable_baselines3 obscodec_cupy obscodec_sb3")
+alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "rich cupy stable_baselines3 obscodec_cupy obscodec_sb3")
 
 _new_alone:
     uv venv --quiet --clear build/alone
@@ -211,7 +211,7 @@ newest-core: build
             echo "SKIPPED: no Python newer than 3.11 is here, and uv can't download one; only the wheels were looked up"
         elif uv python find --quiet $python || uv python install --quiet $python 2> /dev/null; then
             echo "Python $python"
-            uv run --isolated --no-project --python $python --with "$(echo dist/obscodec-*.whl)[cli,igzip]" --with ale-py \
+            uv run --isolated --no-project --python $python --with "$(echo dist/obscodec-*.whl)[cli]" --with ale-py \
                 --with gymnasium --with hypothesis --with opencv-python-headless --with pytest-xdist --with safetensors \
                 pytest {{ parallel }} {{ essence }}
             break

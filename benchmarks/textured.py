@@ -64,9 +64,9 @@ Ints = npt.NDArray[np.int64]
 
 
 def known_specs() -> list[str]:
-    """Those of ``SPECS`` whose codecs are registered and installed."""
-    ready = available()
-    return [spec for spec in SPECS if all(ready.get(stage.name) == "ready" for stage in parse(spec))]
+    """Those of ``SPECS`` whose codecs are registered."""
+    known = {*available()}
+    return [spec for spec in SPECS if {stage.name for stage in parse(spec)} <= known]
 
 
 def of_codec(spec: str, frames: Frame, block_frames: int) -> Row:

@@ -66,6 +66,6 @@ def test_jax_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_there(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("obscodec.buffers.drawing.jax_batch.import_module", not_there)
-    with pytest.raises(MissingPackage, match="arrays of JAX need JAX: pip install jax"):
+    monkeypatch.setattr("obscodec.installing.import_module", not_there)
+    with pytest.raises(MissingPackage, match=r"^arrays of JAX need jax: pip install jax$"):
         ring().sample(1, to="jax")

@@ -92,7 +92,7 @@ def test_the_episodes_of_some_environments_end() -> None:
     for call in (3, [-1]):
         with pytest.raises(ShapeError, match=r"^environments must be 0 to 2, got "):
             buffer.storage.end_episodes(call)
-    with pytest.raises(DTypeError, match=r"^environments must be integers from 0 on, got "):
+    with pytest.raises(DTypeError, match=r"^environments are integers, got "):
         buffer.storage.end_episodes("all")
 
 

@@ -131,12 +131,10 @@ def as_envs(envs: npt.ArrayLike | None, n_envs: int) -> npt.NDArray[np.int64]:
     """
     if envs is None:
         return np.arange(n_envs)
-    given = np.asarray(envs)
-    if given.size and given.dtype.kind not in "iu":
-        raise DTypeError(f"environments must be integers from 0 on, got {reprlib.repr(envs)}")
+    given = as_integers("environments", envs)
     if given.size and not 0 <= given.min() <= given.max() < n_envs:
         raise ShapeError(f"environments must be 0 to {n_envs - 1}, got {reprlib.repr(envs)}")
-    return np.unique(given.astype(np.int64))
+    return np.unique(given)
 
 
 def as_env(env: int | None, n_envs: int) -> int:

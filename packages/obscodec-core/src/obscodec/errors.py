@@ -58,7 +58,7 @@ class SlotError(ObscodecError, IndexError):
 
 
 class MissingPackage(ObscodecError, ImportError):
-    """A codec needs a package that is not installed."""
+    """Something needs a package that is not installed."""
 
 
 class BackendUnavailable(ObscodecError, RuntimeError):

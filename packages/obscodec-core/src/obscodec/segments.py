@@ -12,6 +12,7 @@ import numpy.typing as npt
 from obscodec.errors import CorruptStream, DTypeError
 from obscodec.state import State, array_of, check_range, part_of
 
+Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 

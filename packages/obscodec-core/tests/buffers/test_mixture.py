@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from obscodec import DTypeError, Field, FieldError, Mixture, Prioritized, RingBuffer, ShapeError, SlotError
+from obscodec import DTypeError, Field, FieldError, Mixture, Prioritized, RingBuffer, ShapeError, SlotError, SpecError
 from played import CAPACITY, Played
 
 
@@ -130,6 +130,10 @@ def test_what_is_no_mixture_is_refused():
         mixture.sample(3, p=Prioritized(4))
     with pytest.raises(ShapeError, match="batch must be 0 or more, got -1"):
         mixture.sample(-1)
+    with pytest.raises(SpecError, match="to returns tensors of PyTorch or arrays of JAX, convert whatever you like"):
+        mixture.sample(3, to="cpu", convert=list)
+    with pytest.raises(DTypeError, match=r"convert must be a function, such as torch\.from_numpy, got int"):
+        mixture.sample(3, convert=3)
     with pytest.raises(TypeError, match="n_steps"):
         mixture.sample(3, n_steps=3)
     with pytest.raises(AttributeError, match="shares of a Mixture can't be changed"):

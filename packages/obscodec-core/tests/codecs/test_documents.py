@@ -16,14 +16,13 @@ EXAMPLE = re.compile(r"^- `(?P<values>[^`]+)` of (?P<dtype>\w+), `(?P<spec>[^`]+
 EXAMPLES = [(p.stem, *m.groups()) for p in sorted(FORMATS.glob("*.md")) for m in EXAMPLE.finditer(p.read_text())]
 
 
-@pytest.mark.parametrize(("file", "values", "dtype", "spec", "stream"), EXAMPLES)
-def test_an_example_is_what_is_written_and_read(file: str, values: str, dtype: str, spec: str, stream: str) -> None:
+@pytest.mark.parametrize(("values", "dtype", "spec", "stream"), [of[1:] for of in EXAMPLES])
+def test_an_example_is_what_is_written_and_read(values: str, dtype: str, spec: str, stream: str) -> None:
     x = np.array(json.loads(values), dtype)
     tested = codec(spec, Layout.of(x))
     given = np.frombuffer(bytes.fromhex(stream), np.uint8)
     assert decode(EncodedTensor(given, Layout.of(x), spec)).tobytes() == x.tobytes()
-    if file != "gzip":  # other builds of zlib write other bytes
-        assert tested.encode(x).stream.tobytes().hex(" ") == stream.strip()
+    assert tested.encode(x).stream.tobytes().hex(" ") == stream.strip()
 
 
 def test_the_packed_example_is_what_is_read() -> None:
@@ -64,7 +63,7 @@ def checksums() -> dict[str, list[str]]:
 
 
 def test_there_are_golden_files() -> None:
-    assert len(FILES) == 63
+    assert len(FILES) == 57
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -160,7 +160,7 @@ def test_a_spec_that_names_no_codec_for_the_item_is_refused(spec: str, why: str)
     assert str(caught.value).startswith(f"an encoded tensor of uint8[2] names no codec for it: {why}")
 
 
-@pytest.mark.parametrize("spec", ["raw", "rle", "delta-rle", "zstd:3", "lz4", "lz4-frame", "gzip", "rle|zstd:3"])
+@pytest.mark.parametrize("spec", ["raw", "rle", "delta-rle", "zstd:3", "lz4", "rle|zstd:3"])
 def test_an_item_that_is_announced_too_large_is_refused(spec: str) -> None:
     for shape in ([2**30 + 1], [2**20, 2**20], [2**61], [2**30, 2, 2]):
         announced = with_header({**GOOD, "spec": spec, "shape": shape}, b"\0\0")
@@ -189,7 +189,7 @@ def test_an_item_of_exactly_one_gib_may_be_announced() -> None:
     assert EncodedTensor.from_bytes(with_header({**GOOD, "shape": [2**30]})).layout.nbytes == 2**30
 
 
-@pytest.mark.parametrize("spec", ["raw", "rle", "delta-rle", "zstd:3", "shuffle|lz4", "rle|gzip"])
+@pytest.mark.parametrize("spec", ["raw", "rle", "delta-rle", "zstd:3", "shuffle|lz4", "rle|zstd:1"])
 def test_a_bool_that_is_stored_as_another_byte_is_true(spec: str) -> None:
     encoded = encode(np.array([[0, 1, 2, 255], [128, 0, 0, 3]], np.uint8), spec)
     bools = Layout((2, 4), np.bool_)

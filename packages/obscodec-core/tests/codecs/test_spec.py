@@ -16,7 +16,7 @@ from obscodec.codecs.stage import Levels, Stage
     ("raw", [("raw", ())]),
     ("zstd:3", [("zstd", ("3",))]),
     ("zstd:-7", [("zstd", ("-7",))]),
-    ("shuffle|delta-rle|lz4-frame:9", [("shuffle", ()), ("delta-rle", ()), ("lz4-frame", ("9",))]),
+    ("shuffle|delta-rle|lz4:9", [("shuffle", ()), ("delta-rle", ()), ("lz4", ("9",))]),
     ("own:a,b=c,:d", [("own", ("a", "b=c", ":d"))]),
     ("a1-b2|x", [("a1-b2", ()), ("x", ())]),
 ])  # fmt: skip

@@ -15,8 +15,8 @@ from obscodec.codecs.chain import FilteredCodec, TailedCodec
 from obscodec.varint import decode_varint, encode_varint
 
 FILTERS = ("shuffle", "bitpack", "delta", "lorenzo")
-HEADS = ("raw", "rle", "delta-rle", "zstd:1", "lz4", "lz4-frame", "gzip:1", "igzip:1")
-TAILS = ("zstd:1", "lz4", "lz4-frame", "gzip:1", "igzip:0")
+HEADS = ("raw", "rle", "delta-rle", "zstd:1", "lz4", "lz4:9")
+TAILS = ("zstd:1", "lz4", "lz4:9")
 DTYPES = ("|b1", "|u1", "<u2", "<i4", "<f8", "<c16", "<M8[ns]", "bfloat16", "float8_e5m2")
 SHAPES: tuple[tuple[int, ...], ...] = (
     *((), (0,), (1,), (7,), (40, 5), (3, 0, 2), (4, 5, 6), (300, 1), (1, 300), (2,) * 12),

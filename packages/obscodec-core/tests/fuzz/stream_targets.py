@@ -33,9 +33,6 @@ SPECS = {
     "delta-rle": ("delta-rle",),
     "zstd": ("zstd:1", "zstd:19"),
     "lz4": ("lz4", "lz4:9"),
-    "lz4-frame": ("lz4-frame:0",),
-    "gzip": ("gzip:1",),
-    "igzip": ("igzip:1",),
     "pred": ("pred",),
     "palette": ("palette",),
     "filters": (
@@ -43,8 +40,8 @@ SPECS = {
         "lorenzo|raw", "lorenzo|shuffle|rle",
     ),
     "chains": (
-        "rle|lz4", "rle|zstd:1", "delta-rle|lz4", "delta-rle|zstd:1", "delta-rle|gzip:1", "delta-rle|lz4-frame",
-        "rle|igzip:0|lz4", "shuffle|delta-rle|zstd:1|lz4", "raw|lz4|zstd:1", "delta|rle|lz4|gzip:1",
+        "rle|lz4", "rle|zstd:1", "delta-rle|lz4", "delta-rle|zstd:1", "rle|zstd:1|lz4",
+        "shuffle|delta-rle|zstd:1|lz4", "raw|lz4|zstd:1", "delta|rle|lz4|zstd:1",
     ),
 }  # fmt: skip
 FITTED = ("zstd:1", "lz4", "pred", "palette", "delta-rle|zstd:1", "delta-rle|lz4", "shuffle|lz4", "shuffle|pred")
@@ -223,7 +220,7 @@ def stream_targets() -> dict[str, Make]:
     blocks = {
         "blocks-of-patches": ("delta-rle",),
         "blocks-by-lz4": ("delta-rle|lz4", "lz4"),
-        "blocks-by-others": ("delta-rle|zstd:1", "raw", "rle", "zstd:1", "delta-rle|gzip:1"),
+        "blocks-by-others": ("delta-rle|zstd:1", "raw", "rle", "zstd:1", "delta-rle|lz4|zstd:1"),
         "blocks-of-images": ("pred", "palette"),
     }
     return made | {name: partial(_target, partial(Blocks, specs)) for name, specs in blocks.items()}

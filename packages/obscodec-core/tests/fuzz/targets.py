@@ -34,7 +34,7 @@ Make = Callable[[], Target]
 
 # How the executions of all targets are divided: what runs in Python code takes longer.
 SHARES = {
-    "raw": 20, "rle": 90, "delta-rle": 90, "zstd": 60, "lz4": 60, "lz4-frame": 50, "gzip": 50, "igzip": 50,
+    "raw": 20, "rle": 90, "delta-rle": 90, "zstd": 60, "lz4": 60,
     "pred": 90, "palette": 90, "blocks-of-images": 60,
     "filters": 60, "chains": 90, "dictionaries": 60, "blocks-of-patches": 90, "blocks-by-lz4": 90,
     "blocks-by-others": 60, "messages": 40, "packed": 30, "specs": 30, "configs": 20, "states": 12, "snapshots": 10,

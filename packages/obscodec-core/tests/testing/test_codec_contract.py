@@ -160,15 +160,15 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, kind: type[Codec]) -> list[str]:
         shapes = ((), (7,))
 
     module = sys.modules[__name__]
-    monkeypatch.setitem(registry._BUILT_IN, "tested", registry.Entry(f"{module.__name__}:{kind.__name__}"))
-    registry._entries.cache_clear()
+    monkeypatch.setitem(registry._BUILT_IN, "tested", f"{module.__name__}:{kind.__name__}")
+    registry._targets.cache_clear()
     return broken_laws(CodecContract, Contract())
 
 
 @pytest.fixture(autouse=True)
 def _registry_as_before() -> Iterator[None]:
     yield
-    registry._entries.cache_clear()
+    registry._targets.cache_clear()
 
 
 @pytest.mark.parametrize("kind", [Sound, *BROKEN], ids=lambda kind: kind.__name__)

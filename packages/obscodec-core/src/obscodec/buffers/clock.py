@@ -150,26 +150,20 @@ class Clock:
         Raises:
             CorruptStream: no ring with this capacity has such a state.
         """
-        if isinstance(state.get("n_appended"), int):
-            n = number_of(state, "n_appended", 0, _MOST_INDICES // self._n_envs)
-            least = number_of(state, "first", 0, n)
-            n_rows = number_of(state, "n_rows", self.capacity + 1, self.n_rows)
-            earliest: Counts = number_of(state, "earliest", 0, max(least, n - self.capacity))
-            back = (n - 1 - np.arange(min(n, n_rows))) % n_rows  # where the state has steps
-            rows: Ints = (n - 1 - back) % self.n_rows
-            appended: Counts = n
-            first: Counts = least
-        else:
-            n_rows = number_of(state, "n_rows", self.n_rows, self.n_rows)
-            appended, first, earliest = (
-                array_of(state, name, np.int64, (self._n_envs,)) for name in ("n_appended", "first", "earliest")
-            )
-            check_range("n_appended", appended, 0, _MOST_INDICES // self._n_envs)
-            check_range("first", first, 0, _MOST_INDICES)
-            check_range("n_appended - first", appended - first, 0, _MOST_INDICES)
-            check_range("earliest", earliest, 0, _MOST_INDICES)
-            check_range("oldest - earliest", np.maximum(first, appended - self.capacity) - earliest, 0, _MOST_INDICES)
-            rows = np.arange(min(int(appended.max()), n_rows))
+        is_one = isinstance(state.get("n_appended"), int)
+        n_rows = number_of(state, "n_rows", self.capacity + 1 if is_one else self.n_rows, self.n_rows)
+        appended, first, earliest = (
+            number_of(state, name) if is_one else array_of(state, name, np.int64, (self._n_envs,))
+            for name in ("n_appended", "first", "earliest")
+        )
+        check_range("n_appended", np.asarray(appended), 0, _MOST_INDICES // self._n_envs)
+        checked = {"first": first, "n_appended - first": appended - first, "earliest": earliest}
+        checked["oldest - earliest"] = greater(first, appended - self.capacity) - earliest
+        for name, count in checked.items():
+            check_range(name, np.asarray(count), 0, _MOST_INDICES)
         self.appended, self.first = appended, first
         self.earliest = self.released = greater(earliest, appended - n_rows + 1)
+        n = self.most_appended
+        back = (n - 1 - np.arange(min(n, n_rows))) % n_rows  # where the state has steps
+        rows: Ints = (n - 1 - back) % self.n_rows
         return rows

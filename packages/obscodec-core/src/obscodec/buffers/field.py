@@ -59,7 +59,6 @@ class Field(StoreOptions, _Items):
     Raises:
         SpecError: the spec names no codec, or a level that the codec does not offer; the budget is malformed, or is
             given for another codec than ``"auto"``; or there is no such device or heap.
-        MissingPackage: the codec needs a package that is not installed.
         BackendUnavailable: the device can't be used; the text names what is missing.
         ShapeError: a shape or a number is out of range.
         DTypeError: the dtype can't be stored, or an argument has another type.

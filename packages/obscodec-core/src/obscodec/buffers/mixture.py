@@ -11,7 +11,7 @@ from obscodec.arguments import as_count, as_flag, as_number, check_kind, says_ar
 from obscodec.buffers.drawing import Prioritized, Rng, as_generator, batches_to
 from obscodec.buffers.field import listed
 from obscodec.buffers.ring import RingBuffer
-from obscodec.buffers.side_by_side import as_alike
+from obscodec.buffers.side_by_side import check_alike
 from obscodec.errors import FieldError, ShapeError, SlotError
 from obscodec.fixed import Fixed
 from obscodec.layout import Layout
@@ -55,7 +55,8 @@ class Mixture:
 
     def __init__(self, shares: Mapping[RingBuffer, float] | Iterable[tuple[RingBuffer, float]]) -> None:
         pairs = [*(shares.items() if isinstance(shares, Mapping) else shares)]
-        self.buffers = tuple(as_alike([buffer for buffer, _ in pairs], RingBuffer))
+        self.buffers = tuple(buffer for buffer, _ in pairs)
+        check_alike(self.buffers, RingBuffer)
         given = [as_number("a share", share, 1) for _, share in pairs]
         if not isclose(sum(given), 1, abs_tol=1e-6):
             raise ShapeError(f"shares sum to 1, got {listed(given)}: divide each by {sum(given):g}, their sum")
@@ -86,7 +87,7 @@ class Mixture:
             FieldError: ``p`` has a buffer that is not among these.
             Exception: see ``RingBuffer.sample``.
         """
-        return self._drawn("sample", batch, rng, p, as_flag("return_indices", return_indices), how)
+        return self._drawn("sample", batch, rng, p, return_indices, how)
 
     @says_errors
     def sequences(
@@ -97,18 +98,17 @@ class Mixture:
         *,
         p: Priorities | None = None,
         return_indices: bool = False,
-        **how: object,
+        **how: Any,
     ) -> Any:
         """Random sequences of all buffers: see :meth:`sample`, and ``RingBuffer.sequences`` for what ``how`` takes."""
-        how["length"] = length
-        return self._drawn("sequences", batch, rng, p, as_flag("return_indices", return_indices), how)
+        return self._drawn("sequences", batch, rng, p, return_indices, {**how, "length": length})
 
     def _drawn(
-        self, method: str, batch: int, rng: Rng, p: Priorities | None, returns_indices: bool, how: dict[str, Any]
+        self, method: str, batch: int, rng: Rng, p: Priorities | None, return_indices: bool, how: dict[str, Any]
     ) -> Any:
         rng, of_buffers = as_generator(rng), {} if p is None else p
-        to, convert = how.pop("to", None), how.pop("convert", None)
-        tensors = batches_to(to)
+        returns_indices = as_flag("return_indices", return_indices)
+        batches = batches_to(how.pop("to", None), how.pop("convert", None))
         check_kind("p", of_buffers, Mapping, "a mapping from buffers to their priorities, such as {buffer: priorities}")
         if not {*of_buffers} <= {*self.buffers}:
             raise FieldError("p has a buffer that is not in this Mixture: make one with this buffer")
@@ -123,10 +123,8 @@ class Mixture:
         ]
         parts, indices = zip(*drawn, strict=True)
         joined = {name: _joined([part[name] for part in parts]) for name in parts[0]}
-        if tensors is not None:
-            joined = tensors.batch(joined)
-        if convert is not None:
-            joined = {name: convert(array) for name, array in joined.items()}
+        if batches is not None:
+            joined = batches.batch(joined)
         where = np.repeat(np.arange(len(counts)), counts), np.concatenate(indices)
         return (joined, where) if returns_indices else joined
 

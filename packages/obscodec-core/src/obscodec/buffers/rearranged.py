@@ -10,9 +10,8 @@ import numpy.typing as npt
 from obscodec.arguments import warn
 from obscodec.buffers.drawing import Ends, Episodes
 from obscodec.errors import SlotError
-from obscodec.segments import Ints
+from obscodec.segments import Bools, Ints
 
-Bools = npt.NDArray[np.bool_]
 NOTHING = -1  # in the place of an environment, or a number
 
 

@@ -20,14 +20,14 @@ from obscodec.buffers.clock import Clock
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
 from obscodec.buffers.field import Array, Field, is_among, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
-from obscodec.buffers.side_by_side import SideBySide, as_alike
+from obscodec.buffers.side_by_side import SideBySide, check_alike
 from obscodec.buffers.step_drawer import StepDrawer
-from obscodec.buffers.step_reader import Bools, Read, Span, StepReader
+from obscodec.buffers.step_reader import Read, Span, StepReader
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
 from obscodec.runtime import LockOrder, PicklableLock, assign, says_errors, says_memory_error
-from obscodec.segments import Ints
+from obscodec.segments import Bools, Ints
 from obscodec.state import State, part_of, versioned
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
@@ -280,8 +280,8 @@ class RingBuffer:
         """Take the running episode of an environment out: its steps are not drawn any more, and keep no memory.
 
         The steps keep their indices, which :meth:`take` refuses from then on, and count in ``len(buffer)``;
-        ``buffer[:]`` has zeros for them. The
-        next step of this environment begins an episode. Nothing happens if no episode is running.
+        ``buffer[:]`` has zeros for them. The next step of this environment begins an episode. Nothing happens if no
+        episode is running.
 
         Args:
             env: the environment; None if there is one.
@@ -428,22 +428,22 @@ class RingBuffer:
             FieldError: the buffers differ, or there is none.
             Exception: see :meth:`with_envs`.
         """
-        rings = as_alike(buffers, RingBuffer)
-        n_envs = sum(ring.n_envs for ring in rings) if n_envs is None else as_count("n_envs", n_envs)
-        capacity = -(-sum(ring.capacity * ring.n_envs for ring in rings) // n_envs)
-        limits = [ring.max_bytes for ring in rings if ring.max_bytes is not None]
+        check_alike(buffers, RingBuffer)
+        n_envs = sum(ring.n_envs for ring in buffers) if n_envs is None else as_count("n_envs", n_envs)
+        capacity = -(-sum(ring.capacity * ring.n_envs for ring in buffers) // n_envs)
+        limits = [ring.max_bytes for ring in buffers if ring.max_bytes is not None]
         with ExitStack() as held:
-            for lock in sorted((ring._lock for ring in rings), key=id):
+            for lock in sorted((ring._lock for ring in buffers), key=id):
                 held.enter_context(lock)
-            most = max(range(len(rings)), key=lambda k: rings[k]._clock.n_stored)
-            together = SideBySide([(ring._span, ring._reader) for ring in rings], rings[most]._clock.n_before)
+            most = max(range(len(buffers)), key=lambda k: buffers[k]._clock.n_stored)
+            together = SideBySide([(ring._span, ring._reader) for ring in buffers], buffers[most]._clock.n_before)
             rearranged = together.rearranged(n_envs, capacity)
-            numbers, ends = zip(*(together.part(k, rearranged) for k in range(len(rings))), strict=True)
-            state, arguments = rings[most].state(), rings[most].arguments()
-            copies = {k: ring.resized(ring.capacity) for k, ring in enumerate(rings) if k != most}
+            numbers, ends = zip(*(together.part(k, rearranged) for k in range(len(buffers))), strict=True)
+            state, arguments = buffers[most].state(), buffers[most].arguments()
+            copies = {k: ring.resized(ring.capacity) for k, ring in enumerate(buffers) if k != most}
         arguments |= {"n_envs": n_envs, "capacity": capacity, "max_bytes": None, "spill": None}
-        if len(limits) == len(rings):
-            arguments |= {"max_bytes": sum(limits), "spill": rings[most].spill}
+        if len(limits) == len(buffers):
+            arguments |= {"max_bytes": sum(limits), "spill": buffers[most].spill}
         made = cls.from_arguments(arguments)
         made._set.restore_rearranged(state["arrays"], numbers[most])
         for k, copy in copies.items():
@@ -692,21 +692,15 @@ class RingBuffer:
             MissingPackage: ``to`` is given, and PyTorch or JAX is not installed.
             BackendUnavailable: PyTorch can't use the device.
         """
-        began, choose = perf_counter(), self._reader.choose
-        if not (n_step is gamma is to is convert is None):
-            choose = self._reader.chooser(n_step, gamma, reward, to, convert)
-        with self._lock:
-            span = self._span
-            batch, replace = as_count("batch", batch, 0), as_flag("replace", replace)
-            returns_indices = as_flag("return_indices", return_indices)
-            steps, envs = self._drawer.steps(span, batch, rng, replace, p)
-            indices = span.indices(steps, envs) if returns_indices else None
-            read = choose(span, steps, envs)
-        sampled = read()
-        with self._lock:
-            self._set.n_samples += 1
-            self._set.sample_s += perf_counter() - began
-        return (sampled, indices) if returns_indices else sampled
+        choose = self._reader.chooser(n_step, gamma, reward, to, convert)
+        how = as_count("batch", batch, 0), rng, as_flag("replace", replace), p
+        returns_indices = as_flag("return_indices", return_indices)
+
+        def draw(span: Span) -> tuple[Ints, Ints, None, Ints | None]:
+            steps, envs = self._drawer.steps(span, *how)
+            return steps, envs, None, span.indices(steps, envs) if returns_indices else None
+
+        return self._drawn(draw, choose, returns_indices)
 
     @says_errors
     def take(
@@ -880,19 +874,22 @@ class RingBuffer:
         return self._drawn(lambda span: self._drawer.whole_episodes(span, batch, rng, length), choose, returns_indices)
 
     def _drawn(
-        self, draw: Callable[[Span], tuple[Ints, Ints, Bools, Ints]], choose: Callable[..., Read], with_indices: bool
+        self,
+        draw: Callable[[Span], tuple[Ints, Ints, Bools | None, Ints | None]],
+        choose: Callable[..., Read],
+        with_indices: bool,
     ) -> Any:
-        """Draw and read sequences, with their indices if wanted."""
+        """Draw and read steps or sequences, with their indices if wanted."""
         began = perf_counter()
         with self._lock:
             span = self._span
-            steps, envs, real, indices = draw(span)
-            read = choose(span, steps, envs, real)
-        sequences = read()
+            *drawn, indices = draw(span)
+            read = choose(span, *drawn)
+        batch = read()
         with self._lock:
             self._set.n_samples += 1
             self._set.sample_s += perf_counter() - began
-        return (sequences, indices) if with_indices else sequences
+        return (batch, indices) if with_indices else batch
 
     def _refuse_mask(self) -> None:
         if "mask" in self._set.fields:

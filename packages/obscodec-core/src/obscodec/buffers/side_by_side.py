@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from obscodec.arguments import check_kind
 from obscodec.buffers.rearranged import NOTHING, Rearranged
-from obscodec.buffers.step_reader import Bools, Span, StepReader
+from obscodec.buffers.step_reader import Span, StepReader
 from obscodec.errors import FieldError
-from obscodec.segments import Ints
-
-B = TypeVar("B")
+from obscodec.segments import Bools, Ints
 
 
 class SideBySide:
@@ -71,8 +69,8 @@ class SideBySide:
         return found
 
 
-def as_alike(buffers: Sequence[Any], kind: type[B]) -> list[B]:
-    """Some buffers, of which steps can be put together; FieldError, which tells what differs, if they can't."""
+def check_alike(buffers: Sequence[Any], kind: type[object]) -> None:
+    """Refuse buffers whose steps can't be put together; FieldError tells what differs."""
     check_kind("buffers", buffers, (list, tuple), "a list of RingBuffers")
     for buffer in buffers:
         check_kind("a buffer", buffer, kind, "a RingBuffer")
@@ -88,4 +86,3 @@ def as_alike(buffers: Sequence[Any], kind: type[B]) -> list[B]:
             if (mine := first.get(what)) != (its := other.get(what)):
                 where = f"{what} is {mine} in the first one, {its} in that at position {k}"
                 raise FieldError(f"buffers that are put together are alike: {where}")
-    return [*buffers]

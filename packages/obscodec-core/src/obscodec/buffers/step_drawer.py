@@ -21,9 +21,9 @@ from obscodec.buffers.drawing import (
     no_greater,
     of_envs,
 )
-from obscodec.buffers.step_reader import Bools, Span, StepReader
+from obscodec.buffers.step_reader import Span, StepReader
 from obscodec.errors import FieldError, ShapeError, SlotError, SpecError
-from obscodec.segments import Ints
+from obscodec.segments import Bools, Ints
 
 
 class StepDrawer:

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_integers, kind_of
+from obscodec.arguments import as_integers
 from obscodec.arrays import DeferredRead, Selection, TensorArray
 from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, batches_to, of_envs
 from obscodec.buffers.field import Array, Field, is_among, no_field
-from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
-from obscodec.segments import Ints
+from obscodec.errors import FieldError, ShapeError, SlotError
+from obscodec.segments import Bools, Ints
 from obscodec.stores import Guard, Store, new_batch
 
-Bools = npt.NDArray[np.bool_]
 Read = Callable[[], dict[str, Any]]
 _SCANNED = 1 << 12  # steps at a time, for the begin of an episode
 
@@ -239,17 +238,11 @@ class StepReader:
         """:meth:`choose` with these arguments of ``RingBuffer.sample``, which are checked before it is called."""
         if n_step is gamma is to is convert is None:
             return self.choose
-        if convert is not None and not callable(convert):
-            raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
-        if to is not None and convert is not None:
-            raise SpecError(
-                "to returns tensors of PyTorch or arrays of JAX, convert whatever you like: pass one of them"
-            )
+        batches = batches_to(to, convert)
         n_steps = None if n_step is None and gamma is None else NStep.of(n_step, gamma, reward)
         if n_steps is not None:
             self._check_n_step(n_steps)
-        tensors = batches_to(to)
-        new_array = tensors.new_array if tensors else new_batch
+        new_array = batches.new_array if batches else new_batch
 
         def choose(span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
             more: dict[str, Any] = {} if real is None else {"mask": real}
@@ -260,14 +253,12 @@ class StepReader:
                 window = np.minimum(steps[:, None] + np.arange(length), last[:, None])
                 rewards: Any = self._arrays[reward][self.rows(span, window, envs[:, None]), envs[:, None]]
                 more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
-            at_once = tensors.tensor if isinstance(tensors, TorchBatch) else None  # all items of a store
+            at_once = batches.tensor if isinstance(batches, TorchBatch) else None  # all items of a store
             chosen = self.read(span, steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
 
             def read() -> dict[str, Any]:
                 arrays: dict[str, Any] = chosen.result() | more
-                if tensors is not None:
-                    return tensors.batch(arrays)
-                return arrays if convert is None else {name: convert(array) for name, array in arrays.items()}
+                return arrays if batches is None else batches.batch(arrays)
 
             return read
 

@@ -43,7 +43,6 @@ def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
     Raises:
         SpecError: the spec names no codec, or one that does not take this tensor, or takes it for other images.
         DTypeError: the tensor is no array, has another dtype, a mask or a unit, or is on another device.
-        MissingPackage: the codec needs a package that is not installed.
 
     Example:
         >>> import numpy as np
@@ -70,7 +69,6 @@ def check_encodable(spec: object) -> str:
 
     Raises:
         SpecError: it is malformed, names no codec, or has a level that the codec does not offer.
-        MissingPackage: a codec needs a package that is not installed.
     """
     checked = check_spec(spec)
     if checked != AUTO:
@@ -112,7 +110,6 @@ def decode(encoded: EncodedTensor, out: ArrayLike | None = None) -> npt.NDArray[
         ShapeError: ``out`` has another shape.
         DTypeError: ``encoded`` is no EncodedTensor, or ``out`` has another dtype or is read-only.
         DictionaryMissing: the stream needs a dictionary; decode it with the codec that encoded it.
-        MissingPackage: the codec needs a package that is not installed.
         MemoryError: no room for ``encoded.layout.nbytes``; ``EncodedTensor.from_bytes`` has a limit for strangers.
 
     Example:

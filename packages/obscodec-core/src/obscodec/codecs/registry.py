@@ -1,11 +1,9 @@
 """The registry: the classes behind the names in a spec, built-in or from an entry point."""
 
 import base64
-import importlib
-import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from itertools import dropwhile
 from typing import TypeAlias
 
@@ -16,8 +14,7 @@ from obscodec.codecs.chain import FilteredCodec, TailedCodec
 from obscodec.codecs.codec import Codec
 from obscodec.codecs.spec import StageSpec, parse
 from obscodec.codecs.stage import Filter
-from obscodec.errors import LayoutError, MissingPackage, SpecError
-from obscodec.installing import install_command
+from obscodec.errors import LayoutError, SpecError
 from obscodec.layout import Layout
 
 ENTRY_POINT_GROUP = "obscodec.codecs"
@@ -26,74 +23,38 @@ _ANY = Layout((), "uint8")  # which each codec of bytes takes
 _Loaded: TypeAlias = "tuple[StageSpec, type[Codec] | type[Filter]]"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a stage comes from.
-
-    Attributes:
-        target: ``module:class``.
-        package: the module that it needs to import, empty for none.
-        install: the argument of ``pip install`` that brings this module.
-    """
-
-    target: str
-    package: str = ""
-    install: str = ""
-
-    @property
-    def ready(self) -> bool:
-        """Whether the needed package is installed. Imports nothing."""
-        return not self.package or importlib.util.find_spec(self.package) is not None
-
-    def load(self, name: str) -> type[Codec] | type[Filter]:
-        """The class; MissingPackage if the package that it needs is not installed."""
-        if not self.ready:
-            raise MissingPackage(
-                f"codec {name!r} needs the package {self.package!r}, which is not installed: "
-                f"{install_command(self.install)}"
-            )
-        module, _, attribute = self.target.partition(":")
-        stage = getattr(importlib.import_module(module), attribute)
-        if not (isinstance(stage, type) and issubclass(stage, (Codec, Filter))):
-            raise SpecError(f"codec {name!r} is {self.target}, which is neither a Codec nor a Filter")
-        return stage
-
-
 _BUILT_IN = {
-    "bitpack": Entry("obscodec.codecs.formats.bitpack:BitPack"),
-    "delta": Entry("obscodec.codecs.formats.delta:Delta"),
-    "delta-rle": Entry("obscodec.codecs.formats.delta_rle:DeltaRle", "numba", "numba"),
-    "gzip": Entry("obscodec.codecs.formats.gzip:Gzip"),
-    "igzip": Entry("obscodec.codecs.formats.igzip:Igzip", "isal", "isal"),
-    "lorenzo": Entry("obscodec.codecs.formats.lorenzo:Lorenzo"),
-    "lz4": Entry("obscodec.codecs.formats.lz4:Lz4", "lz4", "lz4"),
-    "lz4-frame": Entry("obscodec.codecs.formats.lz4_frame:Lz4Frame", "lz4", "lz4"),
-    "palette": Entry("obscodec.codecs.formats.images.palette.palette:Palette", "numba", "numba"),
-    "pred": Entry("obscodec.codecs.formats.images.pred.pred:Pred", "numba", "numba"),
-    "raw": Entry("obscodec.codecs.formats.raw:Raw"),
-    "rle": Entry("obscodec.codecs.formats.rle:Rle", "numba", "numba"),
-    "shuffle": Entry("obscodec.codecs.formats.shuffle:Shuffle"),
-    "zstd": Entry("obscodec.codecs.formats.zstd:Zstd", "zstandard", "zstandard"),
+    "bitpack": "obscodec.codecs.formats.bitpack:BitPack",
+    "delta": "obscodec.codecs.formats.delta:Delta",
+    "delta-rle": "obscodec.codecs.formats.delta_rle:DeltaRle",
+    "lorenzo": "obscodec.codecs.formats.lorenzo:Lorenzo",
+    "lz4": "obscodec.codecs.formats.lz4:Lz4",
+    "palette": "obscodec.codecs.formats.images.palette.palette:Palette",
+    "pred": "obscodec.codecs.formats.images.pred.pred:Pred",
+    "raw": "obscodec.codecs.formats.raw:Raw",
+    "rle": "obscodec.codecs.formats.rle:Rle",
+    "shuffle": "obscodec.codecs.formats.shuffle:Shuffle",
+    "zstd": "obscodec.codecs.formats.zstd:Zstd",
 }
 
 
 @cache
-def _entries() -> Mapping[str, Entry]:
-    """Every known name. An entry point can't replace a built-in one."""
+def _targets() -> Mapping[str, str]:
+    """Of every known name ``module:class``. An entry point can't replace a built-in one."""
     from importlib.metadata import entry_points  # takes as long to load as all of this package
 
-    third_party = {e.name: Entry(e.value.replace(" ", "")) for e in entry_points(group=ENTRY_POINT_GROUP)}
+    third_party = {e.name: e.value.replace(" ", "") for e in entry_points(group=ENTRY_POINT_GROUP)}
     return dict(sorted({**third_party, **_BUILT_IN}.items()))
 
 
-def available() -> dict[str, str]:
-    """Every codec and filter that a spec can name: ``"ready"``, or the command that installs the missing package.
+def available() -> list[str]:
+    """Every codec and filter that a spec can name, those of other packages among them.
 
     Example:
-        >>> available()["raw"]
-        'ready'
+        >>> "raw" in available()
+        True
     """
-    return {name: "ready" if e.ready else install_command(e.install) for name, e in _entries().items()}
+    return [*_targets()]
 
 
 def new_codec(spec: str, layout: Layout) -> Codec:
@@ -124,24 +85,32 @@ def _loaded(spec: str) -> list[_Loaded]:
 
 
 def _load(stage: StageSpec, spec: str) -> type[Codec] | type[Filter]:
-    entry = _entries().get(stage.name)
     if stage.name == AUTO:
         raise SpecError(
             f"{AUTO!r} (in spec {spec!r}) looks at data: it is for encode() and buffers, on its own; name a codec"
         )
-    if entry is None:
+    if stage.name not in _targets():
         found = f"no codec is named {stage.name!r} (in spec {spec!r})"
-        raise SpecError(among(found, _entries(), _meant(stage.name)))
-    return entry.load(stage.name)
+        raise SpecError(among(found, _targets(), _meant(stage.name)))
+    return _kind(stage.name)
+
+
+def _kind(name: str) -> type[Codec] | type[Filter]:
+    """The class of a known name."""
+    module, _, attribute = (target := _targets()[name]).partition(":")
+    kind = getattr(import_module(module), attribute)
+    if not (isinstance(kind, type) and issubclass(kind, (Codec, Filter))):
+        raise SpecError(f"codec {name!r} is {target}, which is neither a Codec nor a Filter")
+    return kind
 
 
 def _meant(name: str) -> str | None:
     """What an unknown name may stand for, such as ``zstd:3`` for ``zstd3``."""
-    for known, entry in _entries().items():
+    for known in _targets():
         level = name.removeprefix(known)
-        if level != name and level.isdecimal() and entry.ready and entry.load(known).levels is not None:
+        if level != name and level.isdecimal() and _kind(known).levels is not None:
             return f"{known}:{level}"
-    return closest(name, _entries())
+    return closest(name, _targets())
 
 
 def _build(stages: list[_Loaded], layout: Layout) -> Codec:

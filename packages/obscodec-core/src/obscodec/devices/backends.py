@@ -235,7 +235,6 @@ def codec(spec: str, layout: Layout, device: str = "cpu") -> Any:
         SpecError: the spec is malformed, names no known codec, or has its stages in an impossible order.
         LevelError: a level is out of range.
         LayoutError: a filter does not take items of this layout, or ``layout`` is no Layout.
-        MissingPackage: a codec needs a package that is not installed.
         BackendUnavailable: the device can't be used.
 
     Example:

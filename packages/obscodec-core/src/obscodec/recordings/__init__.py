@@ -5,6 +5,6 @@ This is the one place that knows their layouts. It never knows what becomes of t
 
 from obscodec.recordings.layouts import ENDINGS, Part, parts_in
 from obscodec.recordings.reading import episodes
-from obscodec.recordings.stored import Array, optional, told
+from obscodec.recordings.stored import Array, told
 
-__all__ = ["ENDINGS", "Array", "Part", "episodes", "optional", "parts_in", "told"]
+__all__ = ["ENDINGS", "Array", "Part", "episodes", "parts_in", "told"]

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from obscodec.errors import ObscodecError, SourceError
-from obscodec.recordings.stored import MINARI, Stored, optional, told
+from obscodec.installing import optional
+from obscodec.recordings.stored import MINARI, Stored, told
 
 _HDF5, _ZARR = (".hdf5", ".h5", ".hdf"), ("zarr.json", ".zgroup", ".zarray")
 _EPISODES = (".npz", *_HDF5)  # files in a folder that may be one for each episode

@@ -2,7 +2,6 @@
 
 import zipfile
 import zlib
-from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.errors import MissingPackage, ObscodecError, SourceError
-from obscodec.installing import install_command
+from obscodec.errors import ObscodecError, SourceError
+from obscodec.installing import optional
 
 Array = npt.NDArray[np.generic]
 MINARI = "main_data.hdf5"  # the file of a data set of Minari
 _ALL = 1 << 62  # more items than any array has
-_PACKAGES = {"PIL": "pillow", "ale_py": "ale-py", "cv2": "opencv-python-headless"}  # of modules with other names
 _OBJECTS = "its items are Python objects or differ in length, give all items one shape and a dtype of numbers"
 _PICKLED = "its items are Python objects, which only pickle loads, and a pickle may run any program: save numbers"
 _DAMAGED = "its bytes are damaged: restore the file"
@@ -56,16 +54,6 @@ class Stored(NamedTuple):
         except Exception as error:  # of numpy, h5py, zarr or Pillow
             text = str(error) if isinstance(error, ValueError) else told(error)
             raise SourceError(_PICKLED if "allow_pickle" in text else text) from error
-
-
-def optional(name: str) -> Any:
-    """A module of a package that obscodec works without; MissingPackage says how to install it."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        missing = (error.name or name).partition(".")[0]
-        install = install_command(_PACKAGES.get(missing, missing))
-        raise MissingPackage(f"this source needs {missing}: {install}") from None
 
 
 def told(error: Exception) -> str:

@@ -176,7 +176,6 @@ def load(
         SpecError: ``spill`` is given for a buffer without ``max_bytes``, or ``max_bytes`` for something that has none.
         ShapeError: ``max_bytes`` is too low for the steps that it must hold.
         BackendUnavailable: it was on a device that can't be used here.
-        MissingPackage: it has a codec of a package that is not installed.
         MemoryError: there is no room for it.
     """
     limit = as_nbytes("max_bytes", max_bytes)

@@ -3,10 +3,10 @@
 It decides which steps belong together. It never knows where a step lies in the ring, nor how its fields are kept.
 """
 
+from obscodec.buffers.drawing.converted_batch import batches_to
 from obscodec.buffers.drawing.counts import Counts, greater, most, no_greater, of_envs
 from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_steps
 from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
-from obscodec.buffers.drawing.jax_batch import batches_to
 from obscodec.buffers.drawing.n_step import NStep
 from obscodec.buffers.drawing.prioritized import Prioritized
 from obscodec.buffers.drawing.seams import Seams

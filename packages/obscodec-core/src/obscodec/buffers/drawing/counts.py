@@ -29,8 +29,3 @@ def no_greater(a: Counts, b: Counts) -> bool:
 def greater(a: Counts, b: Counts) -> Counts:
     """The greater one of two counts, of each environment."""
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
-
-
-def lesser(a: Counts, b: Counts) -> Counts:
-    """The lesser one of two counts, of each environment."""
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)

@@ -4,13 +4,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from obscodec.buffers.drawing.counts import Counts, greater, lesser, most, of_envs
+from obscodec.buffers.drawing.counts import Counts, greater, most, of_envs
 from obscodec.errors import SlotError
-from obscodec.segments import Ints
+from obscodec.segments import Bools, Ints
 
-Bools = npt.NDArray[np.bool_]
 _SCANNED = 1 << 16  # steps at a time
 _NONE = np.empty(0, np.int64)
 
@@ -33,7 +31,7 @@ class Ends(NamedTuple):
     def before(self, step: Counts) -> "Ends":
         """Those before a step of each environment; from it on, they are scanned again."""
         kept = self.steps < of_envs(step, self.envs)
-        return Ends(lesser(self.scanned, step), self.steps[kept], self.envs[kept], self.belongs[kept])
+        return Ends(-greater(-self.scanned, -step), self.steps[kept], self.envs[kept], self.belongs[kept])
 
     def up_to(self, begin: Counts, end: Counts, scan: Callable[[Ints], tuple[Bools, Bools]]) -> "Ends":
         """The ends among the steps ``begin`` to ``end``, exclusive, of which only the new ones are scanned.

@@ -3,13 +3,11 @@
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from obscodec.buffers.drawing.counts import Counts, of_envs
-from obscodec.segments import Ints
+from obscodec.segments import Bools, Ints
 from obscodec.state import State, array_of, check_range
 
-Bools = npt.NDArray[np.bool_]
 _NONE = np.empty(0, np.int64)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from obscodec.buffers.field import Array
-from obscodec.errors import BackendUnavailable, MissingPackage, SpecError
-from obscodec.installing import install_command
+from obscodec.errors import BackendUnavailable, SpecError
+from obscodec.installing import optional
 from obscodec.layout import is_common
 from obscodec.stores import Store, new_batch
 
@@ -27,10 +27,7 @@ class TorchBatch:
     """
 
     def __init__(self, device: object) -> None:
-        try:
-            self._torch = torch = import_module("torch")
-        except ModuleNotFoundError:
-            raise MissingPackage(f"tensors need PyTorch: {install_command('torch')}") from None
+        self._torch = torch = optional("torch", "tensors need")
         try:
             self.device = torch.device(device)
         except (RuntimeError, TypeError):

@@ -12,7 +12,8 @@ from obscodec.buffers import MIN_COMPRESSED_NBYTES, n_envs_of, play
 from obscodec.cli.doctor.played import Played
 from obscodec.cli.doctor.sources import Content, Request, module_of_user
 from obscodec.errors import MissingPackage, SourceError
-from obscodec.recordings import Array, optional, told
+from obscodec.installing import optional
+from obscodec.recordings import Array, told
 
 _FOR_ATARI = "the wrapper atari is for Atari games, such as ALE/Pong-v5: leave it out, or name another wrapper"
 

@@ -46,7 +46,7 @@ class Lz4(BytesCodec):
         super().__post_init__()
         if self.layout.nbytes > _MAX_NBYTES:
             raise ShapeError(
-                f"an lz4 block holds at most {_MAX_NBYTES} bytes, {self.layout} has {self.layout.nbytes}: use lz4-frame"
+                f"an lz4 block holds at most {_MAX_NBYTES} bytes, {self.layout} has {self.layout.nbytes}: use zstd"
             )
 
     def with_dictionary(self, dictionary: bytes) -> Self:

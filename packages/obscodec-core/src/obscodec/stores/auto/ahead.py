@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.codecs import check_codec
-from obscodec.errors import MissingPackage
 from obscodec.kernels import WARM, cache_folder, is_on_disk, load_numba
 from obscodec.runtime import n_processors
 from obscodec.stores.auto.candidates import CANDIDATES
@@ -77,8 +76,7 @@ def load_ahead() -> None:
     load_numba()
     importlib.import_module(_WARMING)
     for candidate in CANDIDATES:
-        with suppress(MissingPackage):
-            check_codec(candidate.spec)
+        check_codec(candidate.spec)
 
 
 def compile_here() -> None:

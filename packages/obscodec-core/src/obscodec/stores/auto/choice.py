@@ -7,7 +7,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import available, new_codec, parse
+from obscodec.codecs import new_codec, parse
 from obscodec.devices import backend
 from obscodec.errors import SpecError
 from obscodec.layout import Layout
@@ -105,13 +105,13 @@ def _distinct(frames: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecutive: int) -> list[Candidate]:
     """The codecs to try on frames of a layout that are read so many together."""
-    ready, found = available(), []
+    found = []
     for candidate in candidates_on(device):
         if block_frames is not None:
             candidate = replace(candidate, block_frames=block_frames)
         if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
             continue
-        if all(ready[stage.name] == "ready" for stage in parse(candidate.spec)) and _accepts(candidate, layout):
+        if _accepts(candidate, layout):
             found.append(replace(candidate, cost=candidate.cost_of(n_consecutive)))
     return list(dict.fromkeys(found))  # those that differ in the frames of a block may be equal now
 
