@@ -8,7 +8,7 @@ import obscodec
 import pytest
 from faults import at_every_line
 from obscodec import Field, Prioritized, RingBuffer
-from obscodec.errors import DTypeError, ShapeError, SlotError
+from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError
 
 N_ENVS, CAPACITY, STACK, GAMMA = 3, 12, 3, 0.5
 FIELDS = {
@@ -368,3 +368,24 @@ def test_a_step_that_is_interrupted_is_appended_or_not():
         n_rows = buffer._clock.n_rows
         held = np.count_nonzero(buffer._arrays["next_obs"].ids)
         assert held == sum(min(len(of), n_rows) for of in steps), place
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("name", "count"), [
+    ("n_appended", -1), ("n_appended", (1 << 61) + 1), ("first", -1), ("first", 8), ("earliest", -1), ("earliest", 5),
+])  # fmt: skip
+def test_counts_that_no_ring_has_are_refused(name, count, apart):
+    ring, empty = (RingBuffer(3, {"k": Field((), np.int64)}, n_envs=2) for _ in range(2))
+    ring.extend(k=np.zeros((7, 2)))
+    if apart:
+        ring.append(k=0, envs=0)
+    state = ring.state()
+    if apart:
+        state[name][1] = count
+    else:
+        state[name] = count
+    with pytest.raises(CorruptStream, match=r" of a state is in 0\.\."):
+        empty.restore(state)
+    assert len(empty) == 0
+    empty.restore(ring.state())
+    assert len(empty) == 3
