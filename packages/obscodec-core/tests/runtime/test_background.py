@@ -115,3 +115,21 @@ time.sleep(0.2)
 def test_python_exits_while_a_kernel_runs_in_the_background():
     ending = "RuntimeError('Python is about to exit')"
     assert run_python("-c", ENDS, timeout=60).splitlines() == ["SystemExit()", ending, ending]
+
+
+ENDS_IN_LLVM = """
+import time
+from obscodec.runtime import Background
+
+names = {"__name__": "llvmlite.binding.ffi", "time": time}
+exec("def called():\\n for _ in range(100): time.sleep(0.005)\\n print('whole')", names)
+job = Background().submit(lambda: names["called"]())
+while not job.has_begun:
+    time.sleep(0.001)
+time.sleep(0.05)
+"""
+
+
+def test_nothing_is_raised_in_a_call_of_llvm_as_python_exits():
+    """What LLVM asks Python for there would be missing, and it would crash."""
+    assert run_python("-c", ENDS_IN_LLVM, timeout=60) == "whole\n"

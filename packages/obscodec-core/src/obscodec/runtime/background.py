@@ -4,6 +4,8 @@ import _thread
 import atexit
 import ctypes
 import os
+import sys
+import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from queue import Empty, SimpleQueue
@@ -151,13 +153,27 @@ class Background:
     def _end(self) -> None:
         """End the thread as Python exits: a call that runs raises SystemExit at its next line, others do not begin.
 
-        Before Python 3.14, a thread that returned from a kernel after the exit would abort the process.
+        Before Python 3.14, a thread that returned from a kernel after the exit would abort the process. Nothing is
+        raised while LLVM may call Python: it would go on without what it had asked for, and crash.
         """
         self._has_ended = True
         if self._jobs is not None and self._process == os.getpid():
             with suppress(Empty):
                 while True:
                     self._jobs.get_nowait().give_up(RuntimeError(_ENDING))
+            until = time.monotonic() + _MOST_END_S
+            while _is_in_llvm(self._thread) and time.monotonic() < until:
+                time.sleep(0.001)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(SystemExit))
             self._jobs.put(Job(_thread.exit))  # wakes it
             self._running.acquire(timeout=_MOST_END_S)
+
+
+def _is_in_llvm(thread: int) -> bool:
+    """Whether a thread is in a call of LLVM, by the frames of its Python code."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("llvmlite."):
+            return True
+        frame = frame.f_back
+    return False
