@@ -165,7 +165,7 @@ def test_a_buffer_that_spills_samples_as_that_of_sb3(kind, tmp_path):
 @pytest.mark.parametrize("spills", [False, True])
 def test_a_limit_that_uncompressed_observations_exceed_is_refused_at_once(spills, tmp_path):
     def new(size, max_bytes):
-        vectors = spaces.Box(-1, 1, (100,))  # 400 bytes, which are not compressed
+        vectors = spaces.Box(-1, 1, (30,))  # 120 bytes, which are not compressed
         options = {"max_bytes": max_bytes, "spill": tmp_path if spills else None}
         return CompressedReplayBuffer(size, vectors, spaces.Discrete(4), "cpu", **options)
 

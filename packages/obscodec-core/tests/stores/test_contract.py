@@ -24,6 +24,7 @@ STORES: dict[str, Callable[[], Store]] = {
     "floats": lambda: FrameStore(FLOATS, codec="shuffle|lz4", block_frames=3),
     # as images of four channels are kept for a codec of images
     "planes": lambda: FrameStore(PLANES, frame_stack=FrameStack(1, axis=-1), codec="pred", block_frames=2),
+    "interleaved": lambda: FrameStore(SMALL, codec="zstd:1", block_frames=4, interleaved=True),
     "undecided": lambda: AutoStore(SMALL, decide_after=1000),
     "deciding": lambda: AutoStore(SMALL, decide_after=7),
 }

@@ -104,6 +104,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     _why_not_drop = "and all are needed"
     _gives_batches = "sample"  # the method that does
     _default_budget: str | None = None  # of fields with the codec "auto"
+    _stores_next = False  # the next observations, too
     _looks_at: tuple[str, ...] = ()  # keys of observations that SB3 computes with while it samples
     _obs_shape: Any
     _arrays: ArraySet = None  # type: ignore[assignment]  # until the first array is made
@@ -487,7 +488,8 @@ class CompressedBuffer(buffers.BaseBuffer):
                 check_place(self._options.buffer_device, self._options.heap, partial(th.empty, 1, device=self.device))
                 layouts = {key: obscodec.Layout(shapes[key], array.dtype) for key, array in arrays.items()}
                 fields = self._options.fields_of(layouts, budget=self._default_budget)
-                self._arrays = ArraySet(fields, self.n_envs, self._given["threads"])
+                more = {"n_steps": self.buffer_size, "twice": self._stores_next}
+                self._arrays = ArraySet(fields, self.n_envs, self._given["threads"], **more)
             vars(self)[name] = each(partial(self._in_place_of, name), value)
 
     def _in_place_of(self, name: str, key: str, placeholder: Any) -> Any:

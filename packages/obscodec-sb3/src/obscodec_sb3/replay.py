@@ -74,7 +74,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         handle_timeout_termination: distinguish truncated episodes from terminated ones, as in ``ReplayBuffer``.
         codec: the spec of the codec, such as ``"zstd:3"``; ``"auto"`` to find the best codec on the first observations,
             if they have ``min_nbytes`` or more; None to keep them uncompressed.
-        min_nbytes: smaller observations stay uncompressed; None for 1 KiB with ``"auto"``, for 0 with a codec.
+        min_nbytes: smaller observations stay uncompressed; None for 128 bytes with ``"auto"``, for 0 with a codec. With
+            None, those below 1 KiB get a codec of the budget ``"fast"``.
         frame_stack: how observations are made of frames, None to find out.
         budget: for ``"auto"``, ``"fast"`` to try only codecs that read as fast as plain arrays, by a fixed table.
         decide_after: how many observations, next ones included, stay uncompressed until the store decides how to keep
@@ -108,6 +109,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         >>> from stable_baselines3 import DQN
         >>> model = DQN("CnnPolicy", "PongNoFrameskip-v4", replay_buffer_class=CompressedReplayBuffer)  # doctest: +SKIP
     """
+
+    _stores_next = True
 
     optimize_memory_usage: bool = Setting()  # type: ignore[assignment]  # False: SB3 would read rows of its own layout
     _waiting = 6  # four steps: most observations equal the next ones of the step before, and wait once

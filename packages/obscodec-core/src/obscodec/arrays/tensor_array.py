@@ -355,6 +355,8 @@ class TensorArray:
         """The sequence of each selected item: in an array ``[step, environment]``, the environment."""
         shape = self._ids.shape
         along_last = np.arange(shape[-1]) if len(shape) > 1 else np.int64(0)
+        if self._write_buffer is not None:
+            along_last = along_last + self._write_buffer.first
         return np.asarray(np.broadcast_to(along_last, shape)[leading])
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:

@@ -40,7 +40,8 @@ class WriteBuffer:
     Args:
         store: where the rows go.
         n_envs: how many tensors a row has; tensor ``i`` belongs to sequence ``i``.
-        min_rows: how many rows may wait at least, however large they are.
+        min_rows: how many rows may wait at least, however large they are; 0 if large ones need no neighbours.
+        first: the sequence of tensor 0; the others follow.
 
     Attributes:
         row_shape: the shape of a row, ``(n_envs, *shape)``.
@@ -51,15 +52,17 @@ class WriteBuffer:
     store: Fixed[Store] = Fixed(_MAKE_ANOTHER)
     n_envs: Fixed[int] = Fixed(_MAKE_ANOTHER)
     min_rows: Fixed[int] = Fixed(_MAKE_ANOTHER)
+    first: Fixed[int] = Fixed(_MAKE_ANOTHER)
     row_shape: Fixed[tuple[int, ...]] = Fixed(_MAKE_ANOTHER)
     dtype: Fixed[np.dtype[np.generic]] = Fixed(_MAKE_ANOTHER)
 
-    def __init__(self, store: Store, n_envs: int, min_rows: int = 4) -> None:
+    def __init__(self, store: Store, n_envs: int, min_rows: int = 4, first: int = 0) -> None:
         check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
-        n_envs, min_rows = as_count("n_envs", n_envs), as_count("min_rows", min_rows)
+        n_envs, min_rows = as_count("n_envs", n_envs), as_count("min_rows", min_rows, 0)
         self.store = store
         self.n_envs = n_envs
         self.min_rows = min_rows
+        self.first = as_count("first", first, 0)
         store.write_buffers.add(self)
         self.row_shape = (n_envs, *store.layout.shape)
         self.dtype = store.layout.dtype
@@ -69,7 +72,7 @@ class WriteBuffer:
         self._merges = self._n_rows < _MANY_ROWS
         self._allocate(0)
         self._envs = np.arange(n_envs)
-        self._sequences = np.tile(self._envs, self._n_rows)
+        self._sequences = np.tile(self._envs + self.first, max(1, self._n_rows))
         self._writer: StepWriter | None = None  # if the store has one
         self.waiting: dict[_RowOfArray, int] = {}  # the only state of a row, so that an interrupt finds all or nothing
         self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # arrays of ids by their ``id()``
@@ -99,6 +102,10 @@ class WriteBuffer:
                 self._note(row, ids)
                 while not writer.write(row, ids, tensors):
                     self._let_go(writer)
+                return True
+            if not self._n_rows:
+                self._note(row, ids)
+                self.store.exchange([Place(ids, row)], tensors, self._envs, self._sequences)
                 return True
             if not len(self._rows):
                 self._allocate(self._n_rows)
@@ -208,6 +215,7 @@ class WriteBuffer:
         if writer is not None:
             self._flush()
             self._allocate(0)
+            writer.state.first = self.first
             self._writer = writer
         return writer
 
@@ -253,6 +261,6 @@ class WriteBuffer:
             places.append(Place(self._arrays[array], index))
         return places
 
-    def __reduce__(self) -> tuple[type[WriteBuffer], tuple[Store, int, int]]:
+    def __reduce__(self) -> tuple[type[WriteBuffer], tuple[Store, int, int, int]]:
         self.flush()
-        return WriteBuffer, (self.store, self.n_envs, self.min_rows)
+        return WriteBuffer, (self.store, self.n_envs, self.min_rows, self.first)

@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import DeferredRead, Index, TensorArray, WriteBuffer, places_together
-from obscodec.buffers.field import Array, Field, check_fields, is_among, no_field
+from obscodec.buffers.field import Array, Field, check_fields, is_among, lengths_of, no_field, with_lengths
+from obscodec.buffers.ragged_array import RaggedArray
 from obscodec.buffers.rearranged import NOTHING, Rearranged, places_before
 from obscodec.devices import from_device
 from obscodec.errors import CorruptStream, LayoutError, ObscodecError, SpecError
@@ -19,6 +22,7 @@ from obscodec.stats import BufferStats, StoreStats
 from obscodec.stores import Store
 
 _COPIED_NBYTES = 1 << 24  # of items that are decoded at a time
+_FEW_STEPS, _MANY_ENVS = 64, 16  # a block of each environment would mostly stay open
 
 
 class ArraySet:
@@ -31,6 +35,8 @@ class ArraySet:
         fields: the fields of a step of one environment.
         n_envs: how many environments step together.
         threads: how many threads decode a batch, None for half of the usable processors.
+        n_steps: how many steps the arrays have, None for many.
+        twice: whether each field has two arrays, of a step and of the next one.
 
     Attributes:
         owners: for each field the name of the field that has its store.
@@ -46,18 +52,35 @@ class ArraySet:
         FieldError: a field shares the store of a field that does not exist, or that has no store of its own.
     """
 
-    def __init__(self, fields: Mapping[str, Field], n_envs: int = 1, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        fields: Mapping[str, Field],
+        n_envs: int = 1,
+        threads: int | None = None,
+        *,
+        n_steps: int | None = None,
+        twice: bool = False,
+    ) -> None:
         check_fields(fields)
-        self.fields = dict(fields)
+        self.fields = fields = with_lengths(fields)
         self.n_envs = n_envs = as_count("n_envs", n_envs)
         threads = as_option("threads", threads)
         self.owners = {name: field.owner or name for name, field in fields.items()}
-        own = {name: _new_store(name, field, threads) for name, field in fields.items() if field.owner is None}
+        later = {owner: field.after for name, field in fields.items() if (owner := field.owner) is not None}
+        self._stored_twice = {*fields} if twice else {*later}
+        few = n_steps is not None and n_steps <= _FEW_STEPS and self.n_envs >= _MANY_ENVS
+        own = dict[str, Store | None]()
+        for name, field in fields.items():
+            if field.owner is None:
+                is_twice = name in self._stored_twice
+                found = {"twice": is_twice, "interleaved": few and not is_twice, "after": later.get(name, 1)}
+                own[name] = _new_store(name, field, threads, **found)
         self.stores: dict[str, Store | None] = {name: own[owner] for name, owner in self.owners.items()}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
-        self._write_buffers: dict[str, WriteBuffer] = {}  # by owner
+        self._write_buffers: dict[tuple[str, int], WriteBuffer] = {}  # by owner, and of its n-th page
         self._n_waiting: dict[str, int] = {}  # rows of one step, by owner
         self._arrays: dict[tuple[str, str], Array | TensorArray] = {}
+        self._ragged: dict[str, RaggedArray] = {}
         self.n_samples, self.sample_s = 0, 0.0
 
     @property
@@ -65,7 +88,7 @@ class ArraySet:
         """The names of the arrays."""
         return {array for array, _ in self._arrays}
 
-    def zeros(self, array: str, field: str, n_steps: int, *, waiting: int = 0) -> Array | TensorArray:
+    def zeros(self, array: str, field: str, n_steps: int, *, waiting: int = 0, page: int = 0) -> Array | TensorArray:
         """An array ``[n_steps, n_envs, *field_shape]``, which takes no memory until it is written.
 
         Args:
@@ -75,6 +98,7 @@ class ArraySet:
             waiting: how many assigned steps may wait in a write buffer, so that some are stored together; small steps
                 wait in larger numbers, with 0 none waits. Arrays that share a store share its write buffer. A store
                 with ``max_bytes`` has none, since it could refuse steps long after they were assigned.
+            page: which page of the field the array has: each has a write buffer, and sequences, of its own.
         """
         check_kind("array", array, str, "a name")
         if not is_among(field, self.fields):
@@ -89,13 +113,26 @@ class ArraySet:
             made = np.zeros((n_steps, *shape), dtype)
         else:
             owner = self.owners[field]
-            if waiting and self.fields[owner].max_bytes is None and owner not in self._write_buffers:
-                self._write_buffers[owner] = WriteBuffer(store, self.n_envs, waiting)
-            write_buffer = self._write_buffers.get(owner) if waiting else None
+            if waiting and self.fields[owner].max_bytes is None and (owner, page) not in self._write_buffers:
+                min_rows = waiting if owner in self._stored_twice else 0
+                made_for = WriteBuffer(store, self.n_envs, min_rows, page * self.n_envs)
+                self._write_buffers[owner, page] = made_for
+            write_buffer = self._write_buffers.get((owner, page)) if waiting else None
             made = TensorArray.zeros((n_steps, self.n_envs), store, write_buffer)
         self._arrays[array, field] = made
         self._n_waiting = dict(Counter(self.owners[of] for _, of in self._arrays))
         return made
+
+    def ragged(self, field: str, n_steps: int, *, waiting: int) -> RaggedArray:
+        """:meth:`zeros` for a field of different lengths; an array of its lengths is there."""
+        lengths: Any = self._arrays[lengths_of(field), lengths_of(field)]
+        self._ragged[field] = RaggedArray(lengths, partial(self._new_page, field, n_steps, waiting))
+        return self._ragged[field]
+
+    def _new_page(self, field: str, n_steps: int, waiting: int, number: int) -> TensorArray:
+        page = self.zeros(f"{field}/{number}", field, n_steps, waiting=waiting, page=number)
+        assert isinstance(page, TensorArray)
+        return page
 
     def step(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None = None) -> Array:
         """``value`` as a step of all environments, or of ``n_envs``, ``[n_envs, *shape]``; see ``Field.fitted``.
@@ -122,7 +159,7 @@ class ArraySet:
 
     def reserve(self, row: int) -> None:
         """Make room for a step in ``row`` of all arrays; see ``WriteBuffer.reserve``."""
-        for owner, write_buffer in self._write_buffers.items():
+        for (owner, _), write_buffer in self._write_buffers.items():
             write_buffer.reserve(row, self._n_waiting[owner])
 
     def forget(self, row: int) -> None:
@@ -130,7 +167,7 @@ class ArraySet:
         for write_buffer in self._write_buffers.values():
             write_buffer.forget(row)
         for (_, field), array in self._arrays.items():
-            if isinstance(array, TensorArray) and self.owners[field] not in self._write_buffers:
+            if isinstance(array, TensorArray) and (self.owners[field], 0) not in self._write_buffers:
                 array.assign_ids(row, np.zeros(self.n_envs, np.int64))
 
     def drop(self, index: Index) -> None:
@@ -167,6 +204,9 @@ class ArraySet:
         """Fill the arrays, which are new: step ``k`` of the state, of equal arrays, goes to row ``rows[k]``."""
         of_stores, arrays = part_of(state, "stores", dict), part_of(state, "arrays", list)
         own = {owner for owner in self.owners.values() if self.stores[owner] is not None}
+        for of in arrays:
+            if of["field"] in self._ragged and (of["name"], of["field"]) not in self._arrays:
+                self._ragged[of["field"]].grow(self._ragged[of["field"]].n_pages + 1)
         if {*of_stores} != own or [(of["name"], of["field"]) for of in arrays] != [*self._arrays]:
             raise CorruptStream(f"the arrays are {[*self._arrays]}, with stores of {own}, got others")
         for owner, store in self.stores.items():
@@ -175,6 +215,8 @@ class ArraySet:
         for of, array in zip(arrays, self._arrays.values(), strict=True):
             items = array.ids if isinstance(array, TensorArray) else array
             items[rows] = array_of(of, "items", items.dtype, (len(rows), *items.shape[1:]))
+        for ragged in self._ragged.values():
+            ragged.check()
         self.n_samples, self.sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
 
     def restore_rearranged(self, state: State, numbers: Ints) -> None:
@@ -199,8 +241,11 @@ class ArraySet:
         none. What several arrays have is decoded together, and stored in the order of time.
         """
         rows, envs = np.nonzero(numbers != NOTHING)
+        for name, ragged in self._ragged.items():
+            ragged.grow(other._ragged[name].n_pages)
         for owner in self.stores:
-            keys = [key for key in self._arrays if self.owners[key[1]] == owner]  # none if it has no store of its own
+            # None if it has no store of its own; another set may have fewer pages.
+            keys = [key for key in self._arrays if self.owners[key[1]] == owner and key in other._arrays]
             n = max(1, _COPIED_NBYTES // max(1, len(keys) * self.fields[owner].layout.nbytes))
             for begin in range(0, len(rows) if keys else 0, n):
                 at = rows[begin : begin + n], envs[begin : begin + n]
@@ -241,7 +286,9 @@ class ArraySet:
         self.flush()
         plain = dict.fromkeys(self.fields, 0)
         for _, field in self._arrays:
-            plain[field] += n_tensors * self.fields[field].layout.nbytes
+            if field not in self._ragged:
+                plain[field] += n_tensors * self.fields[field].layout.nbytes
+        plain |= {field: round(n_tensors * ragged.mean_nbytes) for field, ragged in self._ragged.items()}
         stored = {store: store.stats() for store in self.stores.values() if store is not None}
         fields = {name: plain[name] if store is None else stored[store] for name, store in self.stores.items()}
         return BufferStats(
@@ -262,7 +309,7 @@ class ArraySet:
             if field.owner is None:
                 kept = "" if isinstance(of, int) else f" {of.codec}"
                 kept += f" ({of.waits_for})" if isinstance(of, StoreStats) and of.waits_for else ""
-            texts.append(f"{name}: {field.layout}{kept}" if name else f"{field.layout}{kept}")
+            texts.append(f"{name}: {field.described}{kept}" if name else f"{field.described}{kept}")
         return f"{stats.summary}\n  {'; '.join(texts)}"
 
 
@@ -270,9 +317,9 @@ def _new_items(store: Store, n: int) -> Array:
     return store.layout.tensors(np.empty((n, store.layout.nbytes), np.uint8))
 
 
-def _new_store(name: str, field: Field, threads: int | None) -> Store | None:
+def _new_store(name: str, field: Field, threads: int | None, **found: Any) -> Store | None:
     try:
-        return field.new_store(threads)
+        return field.new_store(threads, **found)
     except (SpecError, LayoutError) as error:
         raise _of_field(name, error) from None
 

@@ -1,7 +1,7 @@
 """Field: shape and dtype of one part of a step, and how a buffer keeps it."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
@@ -9,13 +9,16 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import among, as_of, as_option, check_kind, closest, says_arguments, warn
-from obscodec.errors import FieldError, ShapeError
+from obscodec.arguments import among, as_count, as_of, as_option, check_kind, closest, says_arguments, warn
+from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.layout import ArrayLike, Layout, as_dtype, as_numbers, is_common
 from obscodec.state import State, part_of
 from obscodec.stores import AutoStore, Store, StoreOptions
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
+_MIN_SHARED_NBYTES = 128  # below, two ids and what the tables have of a frame take as much as the frame
+_PAGE_NBYTES = 4096  # at most, as saved buffers have it
+_MOST_DEPTH = 4  # of a stack, in most cases
 
 Array = npt.NDArray[np.generic]
 
@@ -24,7 +27,7 @@ Array = npt.NDArray[np.generic]
 class _Items:
     """What stands before the options of a :class:`Field`."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     dtype: npt.DTypeLike
 
 
@@ -34,13 +37,15 @@ class Field(StoreOptions, _Items):
     """One part of a step of one environment, such as its observation.
 
     Attributes:
-        shape: its shape, ``()`` for a scalar.
+        shape: its shape, ``()`` for a scalar. With None in front, as in ``(None, 3)``, the length differs from step to
+            step, as of point clouds, texts and graphs. It is stored in pages of 4 KiB.
         dtype: its dtype.
         codec: the spec of its codec, such as ``"delta-rle"``; ``"auto"`` to find the best codec, if the field has
             ``min_nbytes`` or more; None for a plain numpy array.
         frame_stack: how an observation is made of frames, None to find out; a number for so many along axis 0.
         budget: for ``"auto"``, ``"fast"`` to try only codecs that read as fast as plain arrays, by a fixed table.
-        min_nbytes: for ``"auto"``, the least bytes of a step to compress, None for 1 KiB.
+        min_nbytes: for ``"auto"``, the least bytes of a step to compress, None for 1 KiB, or 128 bytes if the next step
+            is stored, too: then each frame is stored once, with a codec of the budget ``"fast"``.
         decide_after: how many tensors its store looks at before it decides how to keep them, None for 256, or as many
             as have 16 MB, but 16 at least.
         block_frames: how many frames are encoded together, None for 16 with ``delta-rle``, 1 with other codecs, and the
@@ -55,6 +60,13 @@ class Field(StoreOptions, _Items):
             decodes. What it can't decode is decoded on the CPU and copied; a warning says so. A field that is not
             compressed is a numpy array all the same. bfloat16, float8 and times stay on the CPU.
         heap: where a GPU reads the streams: in a copy in its own memory, ``"device"``, or in ``"pinned"`` host memory.
+        recent: with how many of the last frames of its environment a new frame is compared, so that none is stored
+            twice; None to find out.
+        interleaved: whether blocks have the frames of all environments, one after the other, which takes less memory
+            for many environments with few steps each. A RingBuffer with 64 steps or fewer of 16 environments or more
+            does so anyway.
+        after: how many steps later the field is than that in ``next_of``, for loops that store the observation at the
+            end of some steps, with the sum of their rewards.
 
     Raises:
         SpecError: the spec names no codec, or a level that the codec does not offer; the budget is malformed, or is
@@ -73,15 +85,21 @@ class Field(StoreOptions, _Items):
     min_nbytes: int | None = field(default=None, kw_only=True)
     shares: str | None = field(default=None, kw_only=True)
     next_of: str | None = field(default=None, kw_only=True)
+    after: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        vars(self)["shape"] = self.layout.shape
+        vars(self)["shape"] = (None, *self.layout.shape[1:]) if self.is_ragged else self.layout.shape
+        if self.is_ragged and (self.codec is None or self.min_nbytes is not None or self.frame_stack is not None):
+            raise SpecError("a field of different lengths has pages: name a codec, and no min_nbytes and frame_stack")
         super().__post_init__()
         vars(self)["min_nbytes"] = as_option("min_nbytes", self.min_nbytes, 0)
+        vars(self)["after"] = as_count("after", self.after)
+        if self.next_of is None and self.after != 1:
+            raise FieldError("after tells how many steps later a field is than another one: pass next_of, too")
         if self.owner is not None:
             if self.shares is not None and self.next_of is not None:
                 raise FieldError("next_of shares the store of the field it names: leave out shares")
-            options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares", "next_of")]
+            options = [of for of in fields(self) if of.name not in ("shape", "dtype", "shares", "next_of", "after")]
             if named := [of.name for of in options if getattr(self, of.name) != of.default]:
                 what = "a field that shares a store takes the options of the field that owns it"
                 raise FieldError(f"{what}: leave out {', '.join(named)}")
@@ -91,30 +109,63 @@ class Field(StoreOptions, _Items):
         """The field whose store keeps this field, None for one of its own."""
         return self.shares if self.next_of is None else self.next_of
 
+    @property
+    def is_ragged(self) -> bool:
+        """Whether its length differs from step to step."""
+        return isinstance(self.shape, (list, tuple)) and len(self.shape) > 0 and self.shape[0] is None
+
     @cached_property
     def layout(self) -> Layout:
-        """The layout of one step of one environment."""
-        return Layout(self.shape, self.dtype)
+        """The layout of one step of one environment, or of a page."""
+        if not self.is_ragged:
+            return Layout(self.shape, self.dtype)  # type: ignore[arg-type]  # no None
+        row = Layout(self.shape[1:], self.dtype)  # type: ignore[arg-type]
+        if not row.nbytes:
+            raise ShapeError(f"a row has at least one byte, got {self.shape}")
+        return Layout((max(1, _PAGE_NBYTES // row.nbytes), *row.shape), self.dtype)
+
+    @property
+    def described(self) -> str:
+        """Dtype and shape, for a reader."""
+        return f"{self.layout.dtype}{[*self.shape]}" if self.is_ragged else str(self.layout)
 
     def config(self) -> State:
         """Plain values that :meth:`from_config` takes."""
         options = {of.name: getattr(self, of.name) for of in fields(self) if of.name not in ("shape", "dtype")}
-        return {"layout": self.layout, **options}
+        return {"layout": self.layout, **({"is_ragged": True} if self.is_ragged else {}), **options}
 
     @classmethod
     def from_config(cls, config: State) -> Self:
         """The field that :meth:`config` described."""
-        layout = part_of(config, "layout", Layout)
-        return cls(layout.shape, layout.dtype, **{name: value for name, value in config.items() if name != "layout"})
+        layout, options = part_of(config, "layout", Layout), {**config}
+        shape = (None, *layout.shape[1:]) if options.pop("is_ragged", False) else layout.shape
+        del options["layout"]
+        return cls(shape, layout.dtype, **options)
 
-    def new_store(self, threads: int | None = None) -> Store | None:
-        """A store for its tensors, which codec and frame stack must take; None if they are not compressed."""
-        layout = self.layout
-        least = MIN_COMPRESSED_NBYTES if self.min_nbytes is None else self.min_nbytes
-        small = self.codec == "auto" and layout.nbytes < least
-        if self.codec is None or small or layout.nbytes == 0:
-            return None
+    def new_store(
+        self, threads: int | None = None, *, twice: bool = False, interleaved: bool = False, after: int = 1
+    ) -> Store | None:
+        """A store for its tensors, which codec and frame stack must take; None if they are not compressed.
+
+        Args:
+            threads: see ``RingBuffer``.
+            twice: whether nearly each tensor comes twice, as the next one of a step, too.
+            interleaved: whether few tensors of each of many sequences are kept.
+            after: how many steps later a tensor comes first.
+        """
+        layout, least = self.layout, MIN_COMPRESSED_NBYTES if self.min_nbytes is None else self.min_nbytes
         options: dict[str, Any] = {of.name: getattr(self, of.name) for of in fields(StoreOptions)}
+        if self.codec == "auto" and layout.nbytes < least:
+            if not twice or self.min_nbytes is not None or layout.nbytes < _MIN_SHARED_NBYTES:
+                return None
+            options["budget"] = "fast"
+        if self.codec is None or layout.nbytes == 0:
+            return None
+        options["interleaved"] |= interleaved
+        if self.is_ragged:
+            options["frame_stack"] = 1  # a page that moves by a row is none
+        if self.recent is None and after > 1:
+            options["recent"] = 2 * after + _MOST_DEPTH
         if self.device != "cpu" and not is_common(layout.dtype):
             warn(f"items of {layout.dtype} are kept on the CPU: GPU libraries lack this dtype")
             options |= {"device": "cpu", "heap": "device"}
@@ -122,6 +173,8 @@ class Field(StoreOptions, _Items):
 
     def fitted(self, value: ArrayLike | npt.ArrayLike, n_envs: int, *, many: bool = False) -> Array:
         """A step ``[n_envs, *shape]``, or ``many`` steps ``[n_steps, n_envs, *shape]``, of the dtype.
+
+        If it :attr:`is_ragged`, an array of arrays, ``object[n_envs]`` or ``object[n_steps, n_envs]``.
 
         Args:
             value: anything that numpy or DLPack can read. Of a step, the first axis may be missing if there is one
@@ -133,6 +186,9 @@ class Field(StoreOptions, _Items):
             ShapeError: it has another shape.
             DTypeError: the dtype would change a number.
         """
+        if self.is_ragged:
+            steps: Any = value
+            return _each([self._fitted(of, n_envs) for of in steps]) if many else self._fitted(value, n_envs)
         array: Array = as_numbers(value)
         if many and array.ndim == 0:
             raise ShapeError("expected an array of steps, got a number")
@@ -147,6 +203,33 @@ class Field(StoreOptions, _Items):
             hint = ": its axes are in another order, so transpose it, or declare its shape" if is_turned else ""
             raise ShapeError(f"expected shape {shape}, got {array.shape}{hint}")
         return as_dtype(array, layout.dtype)
+
+    def _fitted(self, value: Any, n_envs: int) -> npt.NDArray[np.object_]:
+        """Observations of different lengths, a list or an array of them, or the one of one environment."""
+        axes = len(self.shape)
+        if not isinstance(value, (list, tuple)) or (len(value) and _n_axes(value[0]) < axes):
+            value = value if getattr(value, "dtype", None) == np.object_ else as_numbers(value)
+            value = [value] if n_envs == 1 and value.ndim == axes else value
+        if len(value) != n_envs:
+            raise ShapeError(f"expected {n_envs} arrays of shape {self.shape}, got {len(value)}")
+        arrays = [as_numbers(array) for array in value]
+        for array in arrays:
+            if array.ndim != axes or array.shape[1:] != self.shape[1:]:
+                raise ShapeError(f"expected shape {self.shape}, got {array.shape}")
+        return _each([as_dtype(array, self.layout.dtype) for array in arrays])
+
+
+def _n_axes(value: Any) -> int:
+    return int(getattr(value, "ndim", None) or np.ndim(value))
+
+
+def _each(arrays: Sequence[Any]) -> npt.NDArray[np.object_]:
+    """An array of arrays, or of the steps ``object[n_envs]`` of them."""
+    shape = arrays[0].shape if arrays and arrays[0].dtype == object else ()
+    made = np.empty((len(arrays), *shape), object)
+    for k, array in enumerate(arrays):
+        made[k] = array
+    return made
 
 
 def check_fields(fields: Mapping[str, Field]) -> None:
@@ -165,9 +248,22 @@ def check_fields(fields: Mapping[str, Field]) -> None:
         if owner == name or shared.owner is not None:
             what = f"{name!r} can't share the store of {owner!r}, which has none of its own"
             raise FieldError(f"{what}: name the field that owns the store")
-        if shared.layout != of.layout:
-            what = f"{name!r} is {of.layout}, {owner!r} is {shared.layout}"
+        if (shared.layout, shared.is_ragged) != (of.layout, of.is_ragged):
+            what = f"{name!r} is {of.described}, {owner!r} is {shared.described}"
             raise ShapeError(f"fields that share a store have one shape and dtype, {what}")
+
+
+def lengths_of(name: str) -> str:
+    """The name of the lengths of a field whose length differs."""
+    return f"{name}_lengths"
+
+
+def with_lengths(fields: Mapping[str, Field]) -> dict[str, Field]:
+    """Fields, and fields of the lengths of those whose length differs."""
+    lengths = {lengths_of(name): Field((), np.int32) for name, of in fields.items() if of.is_ragged}
+    if taken := lengths.keys() & fields.keys():
+        raise FieldError(f"a batch has {listed(taken)} of fields of different lengths: give this field another name")
+    return {**fields, **lengths}
 
 
 def no_field(name: object, fields: Iterable[str]) -> FieldError:

@@ -139,6 +139,10 @@ def _joined(arrays: list[Any]) -> Any:
     first = arrays[0]
     if len(arrays) == 1:
         return first
+    if len({array.shape[1:] for array in arrays}) > 1:  # lengths differ
+        most = np.max([array.shape[1:] for array in arrays], axis=0)
+        arrays = [np.pad(x, [(0, 0), *((0, n) for n in most - x.shape[1:])]) for x in arrays]
+        first = arrays[0]
     if not isinstance(first, np.ndarray):
         return np.concatenate(arrays)
     return np.concatenate(arrays, out=_MEMORY.array(sum(map(len, arrays)), Layout(first.shape[1:], first.dtype)))

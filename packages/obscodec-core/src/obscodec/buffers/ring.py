@@ -7,6 +7,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
 
@@ -14,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, check_kind, kind_of, says_arguments
-from obscodec.arrays import Index
+from obscodec.arrays import Index, TensorArray
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.clock import Clock
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
 from obscodec.buffers.field import Array, Field, is_among, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
+from obscodec.buffers.ragged_array import RaggedArray
 from obscodec.buffers.side_by_side import SideBySide, check_alike
 from obscodec.buffers.step_drawer import StepDrawer
 from obscodec.buffers.step_reader import Read, Span, StepReader
@@ -125,10 +127,10 @@ class RingBuffer:
         pad: Pad | None = None,
         mask: str | None = None,
     ) -> None:
-        self._set = ArraySet(fields, n_envs, threads)
-        self.fields, self.n_envs = self._set.fields, self._set.n_envs
-        self.threads = as_option("threads", threads)
         self.capacity = as_count("capacity", capacity)
+        self._set = ArraySet(fields, n_envs, threads, n_steps=self.capacity)
+        self.fields, self.n_envs = dict(fields), self._set.n_envs
+        self.threads = as_option("threads", threads)
         if stack is not None:
             check_kind("stack", stack, Mapping, "a mapping from fields to numbers of steps, such as {'frame': 4}")
         self.stack = {name: as_count(f"stack of {name!r}", n) for name, n in (stack or {}).items()}
@@ -136,18 +138,24 @@ class RingBuffer:
         self.episode_end = () if episode_end is None else tuple(names)
         self.pad, self.mask = pad, mask
         self._check_names()
+        for name, field in self._set.fields.items():
+            if field.after > 1 and {name, field.next_of} & self.stack.keys():
+                what = f"{name!r} comes {field.after} steps later, and the steps between may not be stored"
+                raise FieldError(f"{what}: leave it and {field.next_of!r} out of stack, and store whole stacks")
         stacks = Stack.of(self.stack, {name: field.next_of for name, field in self._set.fields.items()}, pad)
         self._memory = Memory(max_bytes, spill, [field.heap for field in self._set.fields.values()])
         self.max_bytes, self.spill = self._memory.max_bytes, self._memory.folder
         # Of the steps before the oldest one, its stack is made.
         self._clock = Clock(self.capacity, max(self.stack.values(), default=1) - 1, self.n_envs)
         n_sharing = Counter(self._set.owners.values())
+        arrays = dict[str, Array | TensorArray | RaggedArray]()
         with making_room(lambda: self.capacity * self.n_envs):
-            self._arrays = {
-                name: self._set.zeros(name, name, self._clock.n_rows, waiting=_WAITING_STEPS * n_sharing[owner])
-                for name, owner in self._set.owners.items()
-            }
-        self._reader = StepReader(self._set.fields, self._arrays, stacks, self.episode_end, mask)
+            for name in sorted(self._set.owners, key=lambda name: self._set.fields[name].is_ragged):  # lengths first
+                make = self._set.ragged if self._set.fields[name].is_ragged else partial(self._set.zeros, name)
+                waiting = _WAITING_STEPS * n_sharing[self._set.owners[name]]
+                arrays[name] = make(name, self._clock.n_rows, waiting=waiting)
+        self._arrays = {name: arrays[name] for name in self.fields}
+        self._reader = StepReader(self._set.fields, arrays, stacks, self.episode_end, mask, self._clock.n_rows)
         self._drawer = StepDrawer(self._reader, self.capacity, knows_ends=bool(self.episode_end))
         self._memory.check(self.capacity, self._set.memory_bytes)
         self._lock = PicklableLock(LockOrder.BUFFER)
@@ -331,7 +339,7 @@ class RingBuffer:
             span = self._span
             there, steps, envs = span.stored(indices)
             at = self._reader.rows(span, steps, envs), envs
-            plain = {name: array for name, array in self._arrays.items() if isinstance(array, np.ndarray)}
+            plain: dict[str, Any] = self._arrays
             assign(*[(plain[name], at, new[there]) for name, new in items.items()])
 
     @says_errors
@@ -498,9 +506,8 @@ class RingBuffer:
             except IndexError as error:
                 raise SlotError(f"{span.n} steps of {self.n_envs} environments are stored: {error}") from None
             real = self._reader.there(span, steps, envs)
-            deferred = self._reader.read(span, steps, envs, real=real)
-        arrays: dict[str, Array] = deferred.result()
-        return arrays
+            read = self._reader.read(span, steps, envs, real=real)
+        return read()
 
     if not TYPE_CHECKING:  # else every name would be an attribute
 
@@ -531,7 +538,7 @@ class RingBuffer:
         """What :meth:`from_arguments` takes for an equal, empty buffer."""
         return {
             "capacity": self.capacity,
-            "fields": {name: field.config() for name, field in self._set.fields.items()},
+            "fields": {name: field.config() for name, field in self.fields.items()},
             "n_envs": self.n_envs,
             "stack": dict(self.stack),
             "episode_end": self.episode_end[0] if len(self.episode_end) == 1 else [*self.episode_end] or None,
@@ -980,17 +987,17 @@ class RingBuffer:
         if unnamed:
             raise DTypeError(
                 f"{method} takes each field by its name, got {kind_of(unnamed[0])} without one: write "
-                f"{method}(**step) if step is a dictionary of {listed(self._set.fields)}"
+                f"{method}(**step) if step is a dictionary of {listed(self.fields)}"
             )
-        if values.keys() != self._set.fields.keys():
-            missing = [f"{name!r} is missing" for name in self._set.fields if name not in values]
-            unknown = [f"{name!r} is none of them" for name in values if name not in self._set.fields]
-            raise FieldError(f"a step has the fields {listed(self._set.fields)}: {', '.join(missing + unknown)}")
+        if values.keys() != self._arrays.keys():
+            missing = [f"{name!r} is missing" for name in self.fields if name not in values]
+            unknown = [f"{name!r} is none of them" for name in values if name not in self.fields]
+            raise FieldError(f"a step has the fields {listed(self.fields)}: {', '.join(missing + unknown)}")
 
     def _check_changes(self, name: str) -> None:
         """Refuse to change a field of stored steps if more than its values would change."""
-        if not is_among(name, self._set.fields):
-            raise no_field(name, self._set.fields)
+        if not is_among(name, self.fields):
+            raise no_field(name, self.fields)
         if name in self.episode_end or name == self.mask:
             what = "tells which steps belong to an episode, and changed would join or divide stored ones"
             raise FieldError(f"{name!r} {what}: change a field of its own, such as the factor of the next value")
@@ -1011,8 +1018,10 @@ class RingBuffer:
         flags = [(name, "episode_end") for name in self.episode_end]
         flags += [] if self.mask is None else [(self.mask, "mask")]
         for name in [*self.stack, *(name for name, _ in flags)]:
-            if not isinstance(name, str) or name not in self._set.fields:
-                raise no_field(name, self._set.fields)
+            if not isinstance(name, str) or name not in self.fields:
+                raise no_field(name, self.fields)
+            if self.fields[name].is_ragged:
+                raise FieldError(f"{name!r} has another length in each step: leave it out of stack")
         for name, argument in flags:
             if self._set.fields[name].layout != Layout((), np.bool_):
                 raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self._set.fields[name].layout}")

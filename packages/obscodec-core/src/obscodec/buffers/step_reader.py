@@ -12,7 +12,8 @@ import numpy.typing as npt
 from obscodec.arguments import as_integers
 from obscodec.arrays import DeferredRead, Selection, TensorArray
 from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, batches_to, of_envs
-from obscodec.buffers.field import Array, Field, is_among, no_field
+from obscodec.buffers.field import Array, Field, is_among, lengths_of, no_field
+from obscodec.buffers.ragged_array import RaggedArray, join
 from obscodec.errors import FieldError, ShapeError, SlotError
 from obscodec.segments import Bools, Ints
 from obscodec.stores import Guard, Store, new_batch
@@ -100,26 +101,29 @@ class StepReader:
 
     Args:
         fields: the fields of a step.
-        arrays: of each field ``[n_rows, n_envs, *shape]``; step ``k`` of all that were appended is in row
-            ``k % n_rows``.
+        arrays: of each field an array, a TensorArray or a RaggedArray ``[n_rows, n_envs, *shape]``; step ``k`` of all
+            that were appended is in row ``k % n_rows``.
         stacks: the fields that are read as stacks.
         episode_end: boolean fields, of which one is true in the last step of an episode.
         mask: a boolean field that is false in steps of no episode, None for none.
+        n_rows: see above.
     """
 
     def __init__(
         self,
         fields: Mapping[str, Field],
-        arrays: Mapping[str, Array | TensorArray],
+        arrays: Mapping[str, Any],
         stacks: Mapping[str, Stack],
         episode_end: tuple[str, ...],
         mask: str | None,
+        n_rows: int,
     ) -> None:
         self._fields, self._arrays, self._stacks = fields, arrays, stacks
         self._episode_end, self.mask = episode_end, mask
-        self._n_rows = len(next(iter(arrays.values())))
+        self._n_rows = n_rows
         # What a step led to.
-        self._outcomes = {name for name, of in fields.items() if of.next_of is not None or name in episode_end}
+        later = {name for name, of in fields.items() if of.next_of is not None}
+        self._outcomes = {*later, *map(lengths_of, later), *episode_end}
 
     def only(self, names: Iterable[str]) -> StepReader:
         """A reader of some fields, in the same arrays."""
@@ -127,8 +131,9 @@ class StepReader:
         for name in wanted:
             if not is_among(name, self._fields):
                 raise no_field(name, self._fields)
+        wanted += [lengths_of(name) for name in wanted if self._fields[name].is_ragged]
         fields = {name: self._fields[name] for name in wanted}
-        return StepReader(fields, self._arrays, self._stacks, self._episode_end, self.mask)
+        return StepReader(fields, self._arrays, self._stacks, self._episode_end, self.mask, self._n_rows)
 
     def rows(self, span: Span, steps: Ints, envs: Ints) -> Ints:
         """The rows of steps of environments in the arrays."""
@@ -200,17 +205,22 @@ class StepReader:
         real: Bools | None = None,
         new_array: Callable[[Store, int], Any] = new_batch,
         convert: Callable[[Array], Any] | None = None,
-    ) -> DeferredRead:
-        """The steps ``i64[...]`` of the environments ``i64[...]``, of which nothing is decoded yet.
+    ) -> Read:
+        """Choose the steps ``i64[...]`` of the environments ``i64[...]``, with the lock of the ring.
+
+        The result decodes and returns them, without the lock.
 
         If a step stands for several, what comes after it, and whether its episode ends, is read at the ``last`` of
         these. Steps that are not ``real`` are zeros. The other arguments are those of ``DeferredRead``.
         """
-        picked, guards = dict[str, Any](), dict[Store, Guard]()
+        picked, guards, longest = dict[str, Any](), dict[Store, Guard](), dict[str, int]()
         here = steps, self.rows(span, steps, envs)
         there = here if last is None else (last, self.rows(span, last, envs))
         for name in self._fields:
             array, (at, rows) = self._arrays[name], there if name in self._outcomes else here
+            if isinstance(array, RaggedArray):
+                picked[name], longest[name] = array.select(rows, envs, real)
+                continue
             items = array.ids if isinstance(array, TensorArray) else array
             found = np.asarray(items[rows, envs]) if name not in self._stacks else self._stacked(span, name, at, envs)
             if real is not None:
@@ -220,12 +230,19 @@ class StepReader:
                     guards[array.store] = array.store.guard()
                 found = Selection(array.store, found, guards[array.store])
             picked[name] = found
-        return DeferredRead(picked, new_array, convert)
+        deferred = DeferredRead(picked, new_array, convert)
+        if not longest:
+            return deferred.result
+        n_axes = np.broadcast(steps, envs).ndim
+        return lambda: {
+            name: join(array, n_axes, longest[name]) if name in longest else array
+            for name, array in deferred.result().items()
+        }
 
     def choose(self, span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
-        """Choose steps, see :meth:`read`, with the lock of the ring; the result reads them, without the lock."""
-        chosen = self.read(span, steps, envs, real=real)
-        return chosen.result if real is None else lambda: {**chosen.result(), "mask": real}
+        """:meth:`read`, with a mask of the steps that are real if some may not be."""
+        read = self.read(span, steps, envs, real=real)
+        return read if real is None else lambda: {**read(), "mask": real}
 
     def chooser(
         self,
@@ -257,7 +274,7 @@ class StepReader:
             chosen = self.read(span, steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
 
             def read() -> dict[str, Any]:
-                arrays: dict[str, Any] = chosen.result() | more
+                arrays = chosen() | more
                 return arrays if batches is None else batches.batch(arrays)
 
             return read
@@ -275,6 +292,9 @@ class StepReader:
             raise FieldError("n_step returns a discount: give the field 'discount' another name")
         if not self._episode_end:
             raise FieldError("n_step needs episode_end, the boolean field that is true in the last step of an episode")
+        for name, of in self._fields.items():
+            if of.after > 1:
+                raise FieldError(f"{name!r} comes {of.after} steps later, so rewards are sums: leave n_step out")
         if n_steps.reward in self._stacks:
             raise FieldError(f"n_step adds single rewards: leave {n_steps.reward!r} out of stack")
         n_steps.check(self._fields[n_steps.reward].layout.dtype)

@@ -119,6 +119,7 @@ class FrameLog:
         block_frames: int,
         stack: int,
         n_recent: int,
+        interleaved: bool = False,
         first_id: int,
         first_row: int,
         last_id: int,
@@ -144,6 +145,7 @@ class FrameLog:
         self.tables = FrameTables(n_blocks, block_frames)
         self.tables.tallies[N_USED] = self.first
         self.stacks = StackTable(stack, first_row)
+        self._is_one = interleaved  # sequence, 0, whatever the callers say
         self._of_ids = "frame" if stack == 1 else "stack"
         self._held: Ints | None = None  # frames that are stored, but not yet given out as part of a stack
         self._reading = ref(_Reading())  # that of all readers; none now
@@ -288,6 +290,7 @@ class FrameLog:
             try:
                 self._held = held = np.zeros(len(rows), np.int64)
                 of_frames = sequences if self.stacks.depth == 1 else sequences.repeat(self.stacks.depth)
+                of_frames = np.zeros_like(of_frames) if self._is_one else of_frames
                 n = 0
                 while (n := append_frames(rows, n, of_frames, self.open.tables, self.tables.arrays, held)) < len(rows):
                     self._prepare(int(of_frames[n]))
@@ -326,7 +329,7 @@ class FrameLog:
                         or bound[1] is not self.tables.arrays
                         or bound[2] is not stacks.tables
                     ):
-                        state.bind_tables(self.open.tables, self.tables.arrays, stacks.tables)
+                        state.bind_tables(self.open.tables, self.tables.arrays, stacks.tables, self._is_one)
                     first = exchange_step(rows, more_rows, n_arrays, n_columns, step, first, state.words)
                     if first == NEW_NUMBERS:
                         state.learn()
@@ -334,7 +337,7 @@ class FrameLog:
                     elif first < 0:
                         break
                     elif first < n_arrays * len(rows) * stacks.depth:
-                        self._prepare(first // stacks.depth % len(rows))
+                        self._prepare(0 if self._is_one else state.first + first // stacks.depth % len(rows))
                     else:
                         stacks.reserve(n_arrays * len(rows))
             except BaseException:

@@ -33,6 +33,7 @@ class StepState:
         n_columns: how many columns are bound.
         pair: the arrays of ids that are bound.
         parts_channels: False if no stacks are parted into channels.
+        first: the first sequence; the others follow.
     """
 
     def __init__(self, n: int, nbytes: int, depth: int) -> None:
@@ -44,6 +45,7 @@ class StepState:
         self._replaced, self._where = new_table((most, n), np.int64), new_table((most, 3), np.int64)
         self.pair: tuple[Ids, Ids] | None = None
         self.parts_channels = False
+        self.first = 0
         self._known: dict[int, tuple[Ids, int]] = {}  # arrays of ids by their ``id()``, and their addresses
         self.n_columns = 0
         self._columns: list[tuple[Column, Numbers, Bytes]] = []
@@ -54,9 +56,10 @@ class StepState:
         words[word.REPLACED], words[word.WHERE] = self._replaced.ctypes.data, self._where.ctypes.data
         self.undo(0)  # nothing yet: it loads the kernel, for which a failed allocation may leave no memory
 
-    def bind_tables(self, open_blocks: OpenTables, tables: Tables, stacks: StackTables) -> None:
-        """Work with these tables from now on; :attr:`tables` has them then."""
+    def bind_tables(self, open_blocks: OpenTables, tables: Tables, stacks: StackTables, is_one: bool) -> None:
+        """Work with these tables from now on; :attr:`tables` has them then. ``is_one``: all sequences are the first."""
         words = self.words
+        words[word.FIRST], words[word.STRIDE] = (0, 0) if is_one else (self.first, 1)
         sequences, references, n_references, queue, block_frames, _ = open_blocks
         for at, table in (
             (word.SEQUENCES, sequences),

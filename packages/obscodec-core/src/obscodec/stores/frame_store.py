@@ -11,7 +11,7 @@ from inspect import signature
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_option, says_arguments, warn
+from obscodec.arguments import as_count, as_flag, as_option, says_arguments, warn
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.fixed import Fixed
@@ -46,6 +46,8 @@ class FrameStore(Store):
         codec: how blocks are encoded: ``delta-rle``, ``delta-rle|zstd:3`` or any other spec.
         block_frames: how many frames a block has; 1 for codecs that gain nothing from neighbours.
         recent: how many of the last frames of its sequence a frame is compared with, None for its depth + 2.
+        interleaved: whether all sequences are one, for many of them with few frames each: a block for each would mostly
+            stay open, uncompressed. Only for tensors that are one frame.
         first_id: the least id of a frame to give out, 1 or more.
         first_row: the least row for a stack that is listed, whose id is ``-1 - row``.
         max_bytes: the most bytes to reserve for blocks, None for no limit.
@@ -83,6 +85,7 @@ class FrameStore(Store):
     first_row: Fixed[int] = Fixed(MAKE_ANOTHER)
     max_bytes: Fixed[int | None] = Fixed(MAKE_ANOTHER)
     heap: Fixed[str] = Fixed(MAKE_ANOTHER)
+    interleaved: Fixed[bool] = Fixed(MAKE_ANOTHER)
     log: FrameLog
     reader: FrameReader | None
 
@@ -100,6 +103,7 @@ class FrameStore(Store):
         threads: int | None = None,
         device: str = "cpu",
         heap: str = "device",
+        interleaved: bool = False,
     ) -> None:
         Layout.require(layout)
         stack = FrameStack.of(frame_stack)
@@ -110,6 +114,9 @@ class FrameStore(Store):
         self.block_frames, self.first_id = as_count("block_frames", block_frames), as_count("first_id", first_id)
         self.first_row = as_count("first_row", first_row, 0)
         self.recent = as_option("recent", recent) or self._depth + 2
+        self.interleaved = as_flag("interleaved", interleaved)
+        if self.interleaved and self._depth > 1:
+            raise ShapeError(f"interleaved sequences have single frames, got stacks of {self._depth}")
         check_place(device, heap)
         self.layout, self.frame_stack = layout, stack
         self.device, self.heap = device, heap
@@ -122,6 +129,7 @@ class FrameStore(Store):
             block_frames=self.block_frames,
             stack=self._depth,
             n_recent=self.recent,
+            interleaved=self.interleaved,
             first_id=self.first_id,
             first_row=self.first_row,
             last_id=last_frame_id(self._depth),

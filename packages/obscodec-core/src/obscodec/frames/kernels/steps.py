@@ -65,7 +65,9 @@ FREE_ROWS: Final = 35
 CHANGED_ROWS: Final = 36
 STACK_TALLIES: Final = 37
 N_CHANGED: Final = 38  # of how many columns the last step changed a row
-COLUMNS: Final = 39  # of each column: the addresses of its words, of the new row, and of room for its items
+FIRST: Final = 39  # the first sequence
+STRIDE: Final = 40  # 1, or 0 if there is one sequence
+COLUMNS: Final = 41  # of each column: the addresses of its words, of the new row, and of room for its items
 MAX_COLUMNS: Final = 32
 N_WORDS: Final = COLUMNS + 3 * MAX_COLUMNS
 
@@ -144,7 +146,8 @@ def _exchange(
                 pixels, channels = bytes_at(stack, state[NBYTES]), bytes_at(state[STACK], state[NBYTES])
                 _part_channels(pixels, state[CHANNELS + at], channels)
             stack = state[STACK]
-        frame_id = append_frame(stack + k * nbytes, k == 0, held[i - 1] if k else 0, row, open_blocks, tables)
+        sequence = state[FIRST] + row * state[STRIDE]
+        frame_id = append_frame(stack + k * nbytes, k == 0, held[i - 1] if k else 0, sequence, open_blocks, tables)
         if frame_id < 0:
             return i
         held[i] = frame_id

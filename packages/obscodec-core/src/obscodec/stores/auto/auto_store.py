@@ -92,12 +92,15 @@ class AutoStore(Store):
         max_bytes: int | None = StoreOptions.max_bytes,
         device: str = StoreOptions.device,
         heap: str = StoreOptions.heap,
+        recent: int | None = StoreOptions.recent,
+        interleaved: bool = StoreOptions.interleaved,
     ) -> None:
         Layout.require(layout)
         spec = check_spec(codec)
         spec = spec if spec == "auto" else new_codec(spec, layout).spec
         more: dict[str, Any] = {"decide_after": decide_after, "block_frames": block_frames, "max_bytes": max_bytes}
         more |= {"frame_stack": frame_stack, "device": device, "heap": heap}
+        more |= {"recent": recent, "interleaved": interleaved}
         self.options = checked = StoreOptions(codec=spec, budget=budget, **more)
         self.layout, self._threads = layout, as_option("threads", threads)
         self.device = decoding = checked.device

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from obscodec.arguments import as_nbytes, as_option
+from obscodec.arguments import as_flag, as_nbytes, as_option
 from obscodec.codecs import check_encodable
 from obscodec.devices import check_place
 from obscodec.errors import SpecError
@@ -26,6 +26,8 @@ class StoreOptions:
     max_bytes: int | None = None
     device: str = "cpu"
     heap: str = "device"
+    recent: int | None = None
+    interleaved: bool = False
 
     def __post_init__(self) -> None:
         if self.codec is not None:
@@ -33,8 +35,9 @@ class StoreOptions:
         checked: dict[str, object] = {
             "frame_stack": FrameStack.of(self.frame_stack),
             "max_bytes": as_nbytes("max_bytes", self.max_bytes),
+            "interleaved": as_flag("interleaved", self.interleaved),
         }
-        for name in ("decide_after", "block_frames"):
+        for name in ("decide_after", "block_frames", "recent"):
             checked[name] = as_option(name, getattr(self, name))
         if self.budget is not None:
             if not isinstance(self.budget, str) or self.budget != FAST:

@@ -27,6 +27,8 @@ from obscodec.stores.narrow.narrow_store import NarrowStore
 
 _WIDE_SPEC = "shuffle|zstd:1"  # for the few tensors that have no codes in a NarrowStore
 _MIN_SHIFTS = 4  # in a frame stack
+_MORE_RECENT = 0, 8, 32  # frames to compare with, as long as
+_MIN_FEWER = 0.9  # of the frames, or fewer, are left then
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class StoragePlan:
         spec: the codec of the frames.
         block_frames: how many frames are encoded together.
         choice: why the codec was chosen, None if it was given.
+        recent: how many of the last frames of its sequence a frame is compared with, None for its depth + 2.
     """
 
     narrow: Narrow | None
@@ -46,6 +49,7 @@ class StoragePlan:
     spec: str
     block_frames: int
     choice: Choice | None
+    recent: int | None = None
 
     def config(self) -> State:
         """Plain values that :meth:`from_config` takes."""
@@ -93,7 +97,8 @@ class StoragePlan:
             kept = [part_of(of_choice, "chosen", dict), *part_of(of_choice, "trials", list)]
             chosen, *trials = (Trial(*(of[field.name] for field in fields(Trial))) for of in kept)
             choice = Choice(chosen, tuple(trials), part_of(of_choice, "reason", str))
-        return cls(narrow, stack, part_of(config, "spec", str), number_of(config, "block_frames", 1), choice)
+        recent = None if config.get("recent") is None else number_of(config, "recent", 1)
+        return cls(narrow, stack, part_of(config, "spec", str), number_of(config, "block_frames", 1), choice, recent)
 
     def new_store(
         self,
@@ -112,6 +117,8 @@ class StoragePlan:
         """
         make = partial(FrameStore, first_row=first_row, max_bytes=options.max_bytes, threads=threads)
         of_frames = partial(make, frame_stack=self.frame_stack, codec=self.spec, block_frames=self.block_frames)
+        is_single = self.frame_stack is None or self.frame_stack.depth == 1
+        of_frames = partial(of_frames, recent=self.recent, interleaved=options.interleaved and is_single)
         if self.narrow is None:
             return of_frames(layout, first_id=first_id, device=options.device, heap=options.heap)
         codes = of_frames(Layout(layout.shape, self.narrow.code_dtype), first_id=first_id)
@@ -137,14 +144,15 @@ def find_plan(
     if narrow is not None:
         tensors, _ = narrow.apply(tensors)
     stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, sequences)
-    find = partial(_find_codec, tensors, sequences, options, thorough=thorough)
-    spec, block_frames, choice = find(stack)
-    if stack is None and _misread([trial.spec for trial in choice.trials] if choice else [spec], tensors):
-        planes = FrameStack(1, axis=-1)  # an image of two or four channels: its planes are images of one
-        found = find(planes)
-        if _misread([found[0]], tensors):
-            stack, (spec, block_frames, choice) = planes, found
-    return StoragePlan(narrow, stack, spec, block_frames, choice)
+    find = partial(_plan, narrow, tensors, sequences, options, thorough=thorough)
+    plan = find(stack)
+    if stack is None and _misread(
+        [trial.spec for trial in plan.choice.trials] if plan.choice else [plan.spec], tensors
+    ):
+        of_planes = find(FrameStack(1, axis=-1))  # an image of two or four channels: its planes are images of one
+        if _misread([of_planes.spec], tensors):
+            return of_planes
+    return plan
 
 
 def _misread(specs: Iterable[str], tensors: npt.NDArray[np.generic]) -> bool:
@@ -153,25 +161,26 @@ def _misread(specs: Iterable[str], tensors: npt.NDArray[np.generic]) -> bool:
     return any(new_codec(spec, layout).misreads for spec in specs)
 
 
-def _find_codec(
+def _plan(
+    narrow: Narrow | None,
     tensors: npt.NDArray[np.generic],
     sequences: Ints,
     options: StoreOptions,
     stack: FrameStack | None,
     *,
     thorough: bool,
-) -> tuple[str, int, Choice | None]:
-    """The codec of the frames of tensors, how many are in a block, and why, if the options do not name the codec."""
-    spec = options.codec or "auto"
-    if spec != "auto":
-        return spec, frames_of_block(spec, options.block_frames, options.device), None
-    depth = stack.depth if stack else 1
+) -> StoragePlan:
+    """The plan for tensors that are made of frames in this way."""
+    depth, spec = stack.depth if stack else 1, options.codec or "auto"
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
-    if options.budget is None:
+    if options.interleaved and depth == 1:
+        sequences = np.zeros_like(sequences)
+    if spec == "auto" and options.budget is None:
         expect(frames, sequences)
-    distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, recent=depth + 2)
-    _, first = np.unique(distinct.append(frames, sequences), return_index=True)
-    first.sort()
+    recent, first = _find_recent(frames, sequences, depth, options.recent)
+    if spec != "auto":
+        of_block = frames_of_block(spec, options.block_frames, options.device)
+        return StoragePlan(narrow, stack, spec, of_block, None, recent)
     choice = choose(
         frames[first],
         sequences[first],
@@ -182,7 +191,21 @@ def _find_codec(
         depth=depth,
         thorough=thorough,
     )
-    return choice.chosen.spec, choice.chosen.block_frames, choice
+    return StoragePlan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice, recent)
+
+
+def _find_recent(frames: npt.NDArray[np.generic], sequences: Ints, depth: int, given: int | None) -> tuple[int, Ints]:
+    """With how many of the last frames to compare a frame, so that few are stored twice; and which are new, ``i64[n]``.
+
+    A loop that stores what it observes some steps later has each observation again after as many others.
+    """
+    found = 0, np.arange(len(frames))
+    for recent in [depth + 2 + more for more in _MORE_RECENT] if given is None else [given]:
+        distinct = FrameStore(Layout(frames.shape[1:], frames.dtype), codec="raw", block_frames=1, recent=recent)
+        _, first = np.unique(distinct.append(frames, sequences), return_index=True)
+        if not found[0] or len(first) <= _MIN_FEWER * len(found[1]):
+            found = recent, np.sort(first)
+    return found
 
 
 def find_frame_stack(observations: npt.NDArray[np.generic], sequences: Ints) -> FrameStack | None:
