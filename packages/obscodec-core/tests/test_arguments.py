@@ -510,10 +510,9 @@ def test_an_unknown_argument_is_named_with_the_one_that_was_meant(call, what, me
 
 
 def test_an_argument_that_is_like_no_other_is_listed_with_all():
-    there = "shape, dtype, codec, frame_stack, budget, decide_after, block_frames, max_bytes, device, heap, min_nbytes"
-    with pytest.raises(
-        TypeError, match=rf"^Field got an unexpected keyword argument 'compress', there are {there}, shares, next_of$"
-    ):
+    there = "shape, dtype, codec, frame_stack, budget, decide_after, block_frames, max_bytes, device, heap, recent"
+    there += ", interleaved, min_nbytes, shares, next_of, after"
+    with pytest.raises(TypeError, match=rf"^Field got an unexpected keyword argument 'compress', there are {there}$"):
         Field((4,), np.uint8, compress="raw")
 
 
