@@ -7,32 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import CorruptStream
-from obscodec.segments import Bytes, Ints
 
 MAX_VARINT_NBYTES = 9
-
-
-def encode_varints(values: Ints) -> tuple[Bytes, Ints]:
-    """Many numbers, ``i64[n]``, as varints one behind the other, ``u8[:]``; and the bytes of each, ``i64[n]``.
-
-    Example:
-        >>> encode_varints(np.array([1, 300]))
-        (array([  1, 172,   2], dtype=uint8), array([1, 2]))
-    """
-    nbytes = np.ones(len(values), np.int64)
-    longer = [np.flatnonzero(values > 0x7F)]  # the numbers with a second byte, a third, ...
-    if not longer[0].size:
-        return values.astype(np.uint8), nbytes
-    while longer[-1].size:
-        nbytes[longer[-1]] += 1
-        longer.append(longer[-1][values[longer[-1]] >> (7 * len(longer) + 7) > 0])
-    starts = np.cumsum(nbytes) - nbytes
-    varints = np.empty(starts[-1] + nbytes[-1], np.uint8)
-    varints[starts] = values & 0x7F
-    for k, which in enumerate(longer[:-1], 1):
-        varints[starts[which] + k - 1] |= 0x80
-        varints[starts[which] + k] = (values[which] >> (7 * k)) & 0x7F
-    return varints, nbytes
 
 
 def encode_varint(value: int) -> bytes:

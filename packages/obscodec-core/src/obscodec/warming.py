@@ -6,8 +6,7 @@ A package with kernels of its own names a function that runs them as an entry po
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from multiprocessing import get_context
@@ -18,10 +17,9 @@ import numpy.typing as npt
 from obscodec.arguments import as_option
 from obscodec.arrays import TensorArray, WriteBuffer
 from obscodec.buffers import Field, Prioritized, RingBuffer
-from obscodec.codecs import EncodedTensor, decode, encode
+from obscodec.codecs import decode, encode
 from obscodec.columns import Column, ColumnReader
 from obscodec.devices import codec
-from obscodec.errors import CorruptStream
 from obscodec.kernels import KernelNames, cache_folder, kernels_here
 from obscodec.layout import Layout
 from obscodec.runtime import n_processors, temporary_folder
@@ -34,7 +32,6 @@ _N_STEPS = 300
 _BATCH = 32
 _SPECS = "auto", "zstd:3", "delta-rle|lz4:6", "delta-rle|zstd:3"
 _FEW_BYTES = 8 << 20
-_SECOND = 1.0  # between two reports
 
 
 @dataclass(frozen=True)
@@ -52,14 +49,14 @@ class Warmed:
     seconds: float
 
 
-def warm(processes: int | None = None, report: Callable[[int, int, float], None] | None = None) -> Warmed:
+def warm(processes: int | None, report: Callable[[int, int, float], None]) -> Warmed:
     """Compile the kernels of buffers, stores and codecs, so that later processes load them from disk.
 
     Args:
         processes: how many processes compile, each another part; None for one for each usable processor. Threads would
             not help: numba compiles one kernel at a time in a process.
-        report: called every second, and when a part is done, with the number of parts that are done, that of all
-            parts, and the seconds so far.
+        report: called as it begins, and when a part is done, with the number of parts that are done, that of all parts,
+            and the seconds so far.
     """
     begin = time.perf_counter()
     parts = [*PARTS, *entry_points(group=ENTRY_POINT_GROUP)]
@@ -68,14 +65,11 @@ def warm(processes: int | None = None, report: Callable[[int, int, float], None]
         n = min(as_option("processes", processes) or n_processors(), len(parts))
         with ProcessPoolExecutor(n, get_context("spawn")) as pool:
             jobs = [pool.submit(run_part, part) for part in parts]
-            running = {*jobs}
             try:
-                while running:
-                    if report is not None:
-                        report(len(jobs) - len(running), len(jobs), time.perf_counter() - begin)
-                    done, running = wait(running, _SECOND, FIRST_COMPLETED)
-                    for job in done:
-                        job.result()  # or its error, before the other parts are done
+                report(0, len(jobs), time.perf_counter() - begin)
+                for n_done, job in enumerate(as_completed(jobs), 1):
+                    job.result()  # or its error, before the other parts are done
+                    report(n_done, len(jobs), time.perf_counter() - begin)
                 of_parts = [job.result() for job in jobs]
             except BaseException:
                 pool.shutdown(cancel_futures=True)
@@ -171,24 +165,17 @@ def narrow_numbers() -> None:
 
 def images() -> None:
     """Encode and decode images with the codecs that are made for them, which no other part does."""
-    for spec in ("pred", "palette"):
-        compile_codec(spec, "encode", "decode")
+    compile_codec("pred")
+    compile_codec("palette")
 
 
-def compile_codec(spec: str, *order: str) -> None:
-    """Compile what a codec for images needs to ``"encode"`` and to ``"decode"``, in this order."""
+def compile_codec(spec: str) -> None:
+    """Train a codec of images, encode and decode images of few and of many colours."""
     few = _frames()[:16].repeat(3, -1).reshape(16, 2, _SIDE, _SIDE, 3)
     many = np.arange(few.size, dtype=np.uint32).view(np.uint8)[::4].reshape(few.shape) * np.array([1, 3, 7], np.uint8)
-    of_images = codec(spec, Layout(few.shape[1:], np.uint8))
-    encoded = EncodedTensor(np.zeros(9, np.uint8), of_images.layout, spec)  # compiles as much as a stream of something
-    for what in order:
-        if what == "encode":
-            of_images = of_images.fit(np.concatenate([few, many]))
-            for x in (few[0], many[0]):
-                encoded = of_images.encode(x)
-        else:
-            with suppress(CorruptStream):
-                of_images.decode(encoded)
+    of_images = codec(spec, Layout(few.shape[1:], np.uint8)).fit(np.concatenate([few, many]))
+    for x in (few[0], many[0]):
+        of_images.decode(of_images.encode(x))
 
 
 PARTS = write_and_sample, images, read_and_decode, narrow_numbers  # the longest first

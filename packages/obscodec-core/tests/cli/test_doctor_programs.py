@@ -111,9 +111,9 @@ def check_storage(names, n_envs):
 def test_a_program_plays_in_a_vector_of_stable_baselines3(source, n_envs, model):
     pytest.importorskip("obscodec_sb3")
     programs = pastes(f"doctor_envs:{source}")
-    for name in BOTH - {"TorchRL"}:  # environments in processes import the program
-        assert "\nif __name__ == '__main__':\n    env = make_env()\n" in programs[name]
-    check_ring(run(programs["RingBuffer"])["buffer"], n_envs)
+    # Environments in processes import the program.
+    assert "\nif __name__ == '__main__':\n    env = make_env()\n" in programs["Stable-Baselines3"]
+    assert run(programs["RingBuffer"])["buffer"].n_envs == n_envs
     assert f"model = {model}, env, " in programs["Stable-Baselines3"]
     assert run(programs["Stable-Baselines3"])["model"].n_envs == n_envs
     run(programs["TorchRL"])

@@ -1,6 +1,5 @@
-"""Kernels of codecs for images are compiled by another process, as soon as they are likely to be needed."""
+"""Kernels of buffers and of codecs for images are compiled by another process, before a choice needs them."""
 
-import io
 import os
 import subprocess
 import sys
@@ -44,8 +43,12 @@ def started(monkeypatch):
     monkeypatch.setattr(ahead, "n_processors", lambda: 2)
     monkeypatch.setattr(process, "parent_process", lambda: None)  # under pytest-xdist, too
     monkeypatch.setattr(ahead, "_asked", {})
-    monkeypatch.setattr(ahead, "_prepared", {"here"})
+    ahead.compile_here()
     return commands
+
+
+def program(call):
+    return f"from obscodec import warming; warming.{call}"
 
 
 def decide(tensors, **options):
@@ -68,7 +71,7 @@ def decide(tensors, **options):
         (RNG.integers(1 << 31, size=(64, 32, 32), dtype=np.int32), {}, "pred"),
         (RNG.integers(1 << 31, size=(64, 1024), dtype=np.int32), {}, None),
         (RNG.integers(2, size=(64, 32, 32)).astype(np.bool_), {}, None),
-        (TEXTURE[:1], {}, None),
+        (TEXTURE[:1], {}, "pred"),
     ],
     ids=["texture", "stacks", "known stacks", "colours", "game", "fast", "named", "numbers", "vectors", "bools", "one"],
 )
@@ -80,20 +83,14 @@ def test_what_is_compiled_ahead(tensors, options, spec, started, caplog):
         "goes on meanwhile; `python -m obscodec warm` compiles all kernels ahead"
     )
     assert caplog.messages == ([] if spec is None else [says])
-    assert [command[-3:] for command in started] == ([] if spec is None else [[spec, "encode", "decode"]])
-
-
-def test_what_this_process_compiles_at_once_comes_last(started, monkeypatch):
-    monkeypatch.setattr(ahead, "is_on_disk", lambda package, name: name == "append_frames")
-    decide(TEXTURE)
-    assert [command[-3:] for command in started] == [["pred", "decode", "encode"]]
+    assert [command[-1] for command in started] == ([] if spec is None else [program(f"compile_codec({spec!r})")])
 
 
 @pytest.mark.parametrize("there", ["encode", "decode"])
 def test_what_an_earlier_process_began_is_finished(there, started, monkeypatch):
     monkeypatch.setattr(ahead, "is_on_disk", lambda package, name: name == f"{there}_items")
     decide(TEXTURE)
-    assert [command[-2:] for command in started] == [["pred", "decode" if there == "encode" else "encode"]]
+    assert len(started) == 1
 
 
 PREPARES = "another process", "this process"
@@ -102,13 +99,13 @@ PREPARES = "another process", "this process"
 @pytest.mark.parametrize("who", PREPARES)
 def test_kernels_of_buffers_are_compiled_before_a_choice(who, started, monkeypatch, caplog):
     made = []
-    monkeypatch.setattr(ahead, "_prepared", set())
+    monkeypatch.setattr(ahead, "_asked", {})
     monkeypatch.setattr(warming, "compile_buffers", lambda: made.append(who))
     if who == "this process":
         monkeypatch.setattr(ahead, "n_processors", lambda: 1)
     for _ in range(2):
         decide(GAME)
-    assert [command[-1] for command in started] == [ahead._COMPILES_BUFFERS][: who == "another process"]
+    assert [command[-1] for command in started] == [program("compile_buffers()")][: who == "another process"]
     assert made == [who][: who == "this process"]
     says = (
         "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only; your program "
@@ -119,7 +116,7 @@ def test_kernels_of_buffers_are_compiled_before_a_choice(who, started, monkeypat
 
 @pytest.mark.parametrize(("value", "expected"), [("now", 1), ("", 0), (None, 0)])
 def test_kernels_are_compiled_when_a_store_is_made_if_somebody_wants_it(value, expected, started, monkeypatch):
-    monkeypatch.setattr(ahead, "_prepared", set())
+    monkeypatch.setattr(ahead, "_asked", {})
     if value is not None:
         monkeypatch.setenv("OBSCODEC_COMPILE", value)
     AutoStore(Layout((8, 8), np.uint8))
@@ -128,84 +125,21 @@ def test_kernels_are_compiled_when_a_store_is_made_if_somebody_wants_it(value, e
 
 @pytest.mark.parametrize("kernel", range(4))
 def test_kernels_that_are_missing_are_compiled(kernel, started, monkeypatch):
-    monkeypatch.setattr(ahead, "_prepared", set())
+    monkeypatch.setattr(ahead, "_asked", {})
     monkeypatch.setattr(ahead, "is_on_disk", lambda *of: of != ahead._OF_BUFFERS[kernel])
     decide(GAME)
     assert len(started) == 1
 
 
-@pytest.mark.parametrize(
-    ("is_terminal", "expected"),
-    [
-        (True, f"\robscodec compiles [#{' ' * 29}] 1 s\robscodec compiles [##{' ' * 28}] 2 s\r\033[K"),
-        (False, ""),
-    ],
-)
-def test_a_terminal_shows_how_long_kernels_are_compiled(is_terminal, expected, monkeypatch):
-    class Process:
-        waits = 2 if is_terminal else 0
-
-        def wait(self, timeout):
-            assert timeout == (1 if is_terminal else None)
-            if self.waits:
-                self.waits -= 1
-                raise subprocess.TimeoutExpired("python", timeout)
-
-    screen = io.StringIO()
-    screen.isatty = lambda: is_terminal
-    monkeypatch.setattr(sys, "stderr", screen)
-    ahead._wait(Process())
-    assert screen.getvalue() == expected
-
-
-@pytest.mark.parametrize("fails", ["isatty", "write", "flush", None])
-def test_a_terminal_that_is_closed_stops_nobody(fails, monkeypatch):
-    """Else no codec would be chosen until all is compiled, and the next ``append`` would raise."""
-
-    def closed(*_):
-        raise (ValueError if fails == "isatty" else OSError)("closed")
-
-    screen = None
-    if fails is not None:
-        screen = SimpleNamespace(isatty=lambda: True, write=lambda _: None, flush=lambda: None)
-        setattr(screen, fails, closed)
-    monkeypatch.setattr(sys, "stderr", screen)
-    waits = iter([subprocess.TimeoutExpired("python", 1), None])
-
-    def wait(_):
-        if (error := next(waits)) is not None:
-            raise error
-
-    ahead._wait(SimpleNamespace(wait=wait))
-    assert next(waits, "ended") == "ended"
-
-
 def test_kernels_that_are_on_disk_are_not_compiled(started, monkeypatch, caplog):
-    monkeypatch.setattr(ahead, "_prepared", set())
+    monkeypatch.setattr(ahead, "_asked", {})
     monkeypatch.setattr(ahead, "is_on_disk", lambda *of: True)
     decide(GAME)
     assert (started, caplog.messages) == ([], [])
 
 
-@pytest.mark.parametrize("n_envs", [1, 2, 8])
-def test_environments_are_not_compared_with_each_other(n_envs, started):
-    """Each has a texture of its own, in which little moves; and next observations come between."""
-    seen = np.repeat(RNG.integers(256, size=(1, n_envs, 32, 32, 3), dtype=np.uint8), 2 * 64 // n_envs, axis=0)
-    for k, frame in enumerate(seen):
-        frame[:, :3, (k + 1) // 2 % 30] = 0
-    store = AutoStore(Layout((32, 32, 3), np.uint8), decide_after=128)
-    store.append(seen.reshape(-1, 32, 32, 3), np.tile(np.arange(n_envs), len(seen)))
-    assert store.choice is not None
-    assert started == []
-
-
-def test_next_observations_hide_no_change(started):
-    decide(TEXTURE.repeat(2, axis=0))
-    assert len(started) == 1
-
-
 def test_threads_start_one_process(started):
-    together(*[partial(ahead.compile_ahead, "pred")] * 8)
+    together(*[partial(ahead.prepare_codec, "pred")] * 8)
     assert len(started) == 1
 
 
@@ -284,10 +218,8 @@ print(started[0].returncode)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", ["pred", "palette"])
-@pytest.mark.parametrize("order", [["encode"], ["decode"], ["decode", "encode"], ["encode", "decode"]])
-def test_what_the_process_compiles(spec, order):
+def test_what_the_process_compiles(spec):
     says = "; from obscodec.kernels import kernels_here; print(*(x[0] for of in kernels_here()[:2] for x in of))"
-    names = run_python("-P", "-c", ahead._COMPILES + says, spec, *order).split()
-    prefix = f"obscodec.codecs.formats.images.{spec}."
-    found = {name.rpartition(".")[2] for name in names if name.startswith(prefix)} & {"encode_items", "decode_items"}
-    assert found == {f"{what}_items" for what in order}
+    names = run_python("-P", "-c", program(f"compile_codec({spec!r})") + says).split()
+    package = f"obscodec.codecs.formats.images.{spec}."
+    assert {f"{package}{what}.{what}_items" for what in ("encode", "decode")} <= {*names}

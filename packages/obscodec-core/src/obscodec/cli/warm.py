@@ -1,7 +1,6 @@
 """``obscodec warm``, which needs no further package, so that it runs wherever buffers do."""
 
 import sys
-from collections.abc import Callable
 
 from obscodec.kernels import UNCACHED
 from obscodec.warming import warm
@@ -9,12 +8,7 @@ from obscodec.warming import warm
 
 def run_warm(processes: int | None = None) -> int:
     """Compile all kernels, print how many and where they are, and return the exit code: 1 if one can't be kept."""
-    is_terminal = sys.stderr.isatty()
-    try:
-        warmed = warm(processes, _shown_in_place if is_terminal else _lines())
-    finally:
-        if is_terminal:
-            sys.stderr.write("\r\033[K")  # an empty line
+    warmed = warm(processes, _show)
     if warmed.folder is None:
         sys.stderr.write(f"nothing was compiled: {UNCACHED}\n")
         return 1
@@ -30,21 +24,7 @@ def run_warm(processes: int | None = None) -> int:
     return 0
 
 
-def _shown_in_place(n: int, n_parts: int, seconds: float) -> None:
-    """Show on a terminal how far the compilers are."""
-    sys.stderr.write(f"\robscodec compiles [{'#' * n:{n_parts}}] {n} of {n_parts} parts, {seconds:.0f} s")
+def _show(n: int, n_parts: int, seconds: float) -> None:
+    """Say how far the compilers are."""
+    sys.stderr.write(f"obscodec compiles: {n} of {n_parts} parts, {seconds:.0f} s\n")
     sys.stderr.flush()
-
-
-def _lines() -> Callable[[int, int, float], None]:
-    """Write a line for each part that is done, for a log."""
-    said = -1
-
-    def report(n: int, n_parts: int, seconds: float) -> None:
-        nonlocal said
-        if n > said:
-            said = n
-            sys.stderr.write(f"obscodec compiles: {n} of {n_parts} parts, {seconds:.0f} s\n")
-            sys.stderr.flush()
-
-    return report

@@ -28,7 +28,7 @@ def encode(tensor: ArrayLike, spec: str = AUTO) -> EncodedTensor:
     ``shuffle``, ``delta|shuffle``, ``lorenzo|shuffle``, ``bitpack`` or ``delta-rle``, as far as dtype and shape suit,
     the one with the shortest stream. A tensor that none of them makes at least a twentieth smaller, or that has less
     than 64 bytes, is stored ``raw``. They are tried on the tensor if it has at most 256 KiB, else on a sample of this
-    size, so that a large tensor takes hardly longer than with the codec that is chosen. The first call compiles two
+    size, so that a large tensor takes hardly longer than with the codec that is chosen. The first call compiles some
     kernels, within seconds, and keeps them on disk.
 
     Args:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_nbytes, kind_of
+from obscodec.arguments import as_count, as_integers, as_nbytes, kind_of
 from obscodec.errors import CorruptStream, DTypeError, HeapFull, ShapeError, SlotError, SnapshotError, SpecError
 from obscodec.fixed import Fixed
 from obscodec.heap.chunk_log import Allocate, Chunk, ChunkLog
@@ -336,10 +336,7 @@ class SlotHeap:
 
 def _checked(slots: npt.ArrayLike, n_slots: int) -> Ints:
     """``slots`` as ``i64[n]``; SlotError if one is out of range, or no integer."""
-    checked = np.asarray(slots)
-    if checked.size and checked.dtype.kind not in "iu":
-        raise SlotError(f"slots are integers, got {checked.dtype}")
-    checked = checked.astype(np.int64, copy=False).reshape(-1)
+    checked = as_integers("slots", slots, SlotError).reshape(-1)
     if checked.size and checked.view(np.uint64).max() >= n_slots:  # a negative slot is large as unsigned
         outside = checked[(checked < 0) | (checked >= n_slots)][0]
         raise SlotError(f"slots are in 0..{n_slots - 1}, got {int(outside)}")

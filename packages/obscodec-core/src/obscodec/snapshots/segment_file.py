@@ -6,7 +6,8 @@ record is intact only where it was written: not in another file, be it of the sa
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
@@ -77,24 +78,48 @@ def read_pieces(file: BinaryIO, name: str, number: int, nbytes: int, on_damage: 
     if (size := _size_of(file, name, number)) < nbytes:
         on_damage(f"{name} is truncated: it has {size} bytes of {nbytes}")
         nbytes = size
-    pieces, at, n_read, n_damaged = list[Piece](), _HEAD_NBYTES, 0, 0
-    while at < nbytes and n_damaged < _MOST_DAMAGED:
-        content = _read(file, name, at, min(_PIECE_NBYTES, nbytes - at))
-        need = _record_nbytes(content)
+    pieces, run, end = list[Piece](), bytearray(), 0
+    for at, head, streams in _records(file, name, number, nbytes, on_damage):
+        if run and (at != end or len(run) + len(streams) > _PIECE_NBYTES):
+            pieces.append(_piece(end, run))
+            run.clear()
+        run += head
+        run += streams
+        end = at + len(head) + len(streams)
+    return [*pieces, _piece(end, run)] if run else pieces
+
+
+def _records(
+    file: BinaryIO, name: str, number: int, nbytes: int, on_damage: OnDamage
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Where each intact record begins, its head and its streams; see :func:`read_pieces`."""
+    at, n_damaged = _HEAD_NBYTES, 0
+    for n_read in count():
+        if at >= nbytes or n_damaged == _MOST_DAMAGED:
+            return
+        head = _read(file, name, min(_RECORD.size, nbytes - at))
+        n_streams, expected = _RECORD.unpack(head) if len(head) == _RECORD.size else (0, 0)
+        place, need = f"{name}, record {n_read} at {at}", _RECORD.size + n_streams
         if need > nbytes - at:
-            on_damage(f"{name}, record {n_read} at {at}: it has {need} bytes, the file has fewer")
-            break
-        if need > len(content):
-            content = _read(file, name, at, need)
-        checked = _checked(content, number, at)
-        for k, place in checked.damaged:
-            on_damage(f"{name}, record {n_read + k} at {at + place}: its checksum is wrong, so it is damaged")
-        pieces += [Piece(at + first, content[first:last]) for first, last in checked.runs]
-        at, n_read, n_damaged = at + checked.end, n_read + checked.n, n_damaged + len(checked.damaged)
-        if checked.is_lost:
-            on_damage(f"{name}, record {n_read} at {at}: nobody knows where the next one begins")
-            break
-    return pieces
+            on_damage(f"{place}: it has {need} bytes, the file has fewer")
+            return
+        streams = _read(file, name, n_streams)
+        if checksum(streams, number, at) == expected:
+            yield at, head, streams
+        else:
+            n_damaged += 1
+            on_damage(f"{place}: its checksum is wrong, so it is damaged")
+            if not n_streams:  # its head may be zeros that nobody wrote
+                on_damage(f"{name}, record {n_read + 1} at {at + need}: nobody knows where the next one begins")
+                return
+        at += need
+
+
+def _piece(end: int, content: bytearray) -> Piece:
+    """Records that end at a place of the file."""
+    memory = new_chunk(len(content))
+    memory[:] = np.frombuffer(content, np.uint8)
+    return Piece(end - len(content), memory)
 
 
 def _size_of(file: BinaryIO, name: str, number: int) -> int:
@@ -112,53 +137,8 @@ def _size_of(file: BinaryIO, name: str, number: int) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def _record_nbytes(content: Bytes) -> int:
-    """Bytes of the record at the begin of ``content``, with its head; at least those of a head."""
-    if len(content) < _RECORD.size:
-        return _RECORD.size
-    nbytes, _ = _RECORD.unpack_from(content.data)
-    return int(_RECORD.size + nbytes)
-
-
-class _Checked(NamedTuple):
-    """The records that lie in some bytes as a whole.
-
-    Attributes:
-        n: how many there are.
-        end: where they end.
-        runs: from where to where they are intact.
-        damaged: the number of each one that is damaged, and where it begins.
-        is_lost: whether the last one is damaged, and has no bytes: its head may be zeros that nobody wrote.
-    """
-
-    n: int
-    end: int
-    runs: list[tuple[int, int]]
-    damaged: list[tuple[int, int]]
-    is_lost: bool
-
-
-def _checked(content: Bytes, number: int, begin_in_file: int) -> _Checked:
-    """Check the records in some bytes that begin at a place of the file with a number."""
-    at = n = begin = 0
-    view, runs, damaged, is_lost = content.data, list[tuple[int, int]](), list[tuple[int, int]](), False
-    while len(content) - at >= _RECORD.size and not is_lost:
-        nbytes, expected = _RECORD.unpack_from(view, at)
-        end = at + _RECORD.size + nbytes
-        if end > len(content):
-            break
-        if checksum(view[at + _RECORD.size : end], number, begin_in_file + at) != expected:
-            runs.append((begin, at))
-            damaged.append((n, at))
-            begin, is_lost = end, nbytes == 0
-        at, n = end, n + 1
-    runs.append((begin, at))
-    return _Checked(n, at, [run for run in runs if run[1] > run[0]], damaged, is_lost)
-
-
-def _read(file: BinaryIO, name: str, at: int, nbytes: int) -> Bytes:
-    content = new_chunk(nbytes)
-    file.seek(at)
-    if file.readinto(content.data) != nbytes:  # type: ignore[attr-defined]
+def _read(file: BinaryIO, name: str, nbytes: int) -> bytes:
+    content = file.read(nbytes)
+    if len(content) < nbytes:
         raise SnapshotError(f"{name} became shorter while it was read")
     return content

@@ -5,7 +5,7 @@ They work on memory of the caller, and check what they read. They never know ids
 
 from obscodec.streams.blocks import NO_PATCHES, NO_VERSIONS, copy_frames, read_blocks, read_versions
 from obscodec.streams.lz4 import N_HEADS, encode_lz4, index_dictionary
-from obscodec.streams.patch import are_equal, encode_patch, frame_scratch, runs_bound
+from obscodec.streams.patch import are_equal, encode_patch, first_difference, frame_scratch, runs_bound
 from obscodec.streams.reference_frames import MAX_REFERENCES, add_references, encode_block, encode_first
 from obscodec.streams.varints import read_varint, write_varint
 
@@ -21,6 +21,7 @@ __all__ = [
     "encode_first",
     "encode_lz4",
     "encode_patch",
+    "first_difference",
     "frame_scratch",
     "index_dictionary",
     "read_blocks",

@@ -73,24 +73,14 @@ def _made(request: Request) -> tuple[Any, Played]:
     lines.append(f"env = {made}")
     wrappers = optional("gymnasium.wrappers")
     for name in request.wrappers:
-        env = _wrapped(env, name, wrappers)
-        lines.append(f"env = {_wrapping(name)}")
+        env, call = _wrapped(env, name, wrappers)
+        lines.append(f"env = {call}")
         if ":" in name:
             imports.append(f"import {name.rpartition(':')[0]}")
     if request.stack > 1:
         env = wrappers.FrameStackObservation(env, request.stack)
         lines.append(f"env = gym.wrappers.FrameStackObservation(env, {request.stack})")
     return env, Played.of(env, imports, registers, lines, getattr(env, "num_envs", request.n_envs))
-
-
-def _wrapping(name: str) -> str:
-    """The call of a wrapper, in Python."""
-    if name == "pixels":
-        return "gym.wrappers.AddRenderObservation(env, render_only=True)"
-    if name == "atari":
-        return "gym.wrappers.AtariPreprocessing(env)"
-    of_module, _, of_class = name.rpartition(":")
-    return f"{of_module or 'gym.wrappers'}.{of_class}(env)"
 
 
 def _hint(request: Request, gym: Any) -> str:
@@ -110,10 +100,11 @@ def _is_atari(source: str) -> bool:
     return "ALE/" in source or "NoFrameskip" in source
 
 
-def _wrapped(env: Any, name: str, wrappers: Any) -> Any:
-    wrapper = _wrapper(name, wrappers)
+def _wrapped(env: Any, name: str, wrappers: Any) -> tuple[Any, str]:
+    """An environment in a wrapper, and the call of this in Python."""
+    wrapper, call = _wrapper(name, wrappers)
     try:
-        return wrapper(env)
+        return wrapper(env), call
     except Exception as error:  # the wrapper may be anybody's
         remedy = (
             "if it needs arguments, write a function that takes an environment and returns it wrapped, and name it "
@@ -123,16 +114,17 @@ def _wrapped(env: Any, name: str, wrappers: Any) -> Any:
         raise SourceError(f"the wrapper {name!r} can't be applied: {told(error)}; {remedy}") from error
 
 
-def _wrapper(name: str, wrappers: Any) -> Callable[[Any], Any]:
+def _wrapper(name: str, wrappers: Any) -> tuple[Callable[[Any], Any], str]:
     if name == "atari":
         optional("cv2")
-        return wrappers.AtariPreprocessing  # type: ignore[no-any-return]
+        name = "AtariPreprocessing"
     if name == "pixels":
-        return partial(wrappers.AddRenderObservation, render_only=True)
+        call = "gym.wrappers.AddRenderObservation(env, render_only=True)"
+        return partial(wrappers.AddRenderObservation, render_only=True), call
     of_module, _, of_class = name.rpartition(":")
     place = module_of_user(of_module) if of_module else wrappers
     if not hasattr(place, of_class):
         raise SourceError(
             f"there is no wrapper {name!r}: name 'atari', 'pixels', a class of gymnasium.wrappers, or module:Class"
         )
-    return getattr(place, of_class)  # type: ignore[no-any-return]
+    return getattr(place, of_class), f"{of_module or 'gym.wrappers'}.{of_class}(env)"

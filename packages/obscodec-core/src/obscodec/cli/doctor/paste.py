@@ -59,7 +59,7 @@ def _ring_buffer(fields: Sequence[FieldReport], *, has_episodes: bool, played: P
     buffer = f"fields = {{\n{lines}}}\nbuffer = RingBuffer({n}, fields{options})"
     if played is None or (loop := played.loop(named)) is None:
         return _program(imports, buffer)
-    imports += ["import numpy as np"] * ("np." in loop) + ["from copy import deepcopy"] * ("deepcopy" in loop)
+    imports += ["import numpy as np"] * ("np." in loop)
     return _program([*imports, *played.imports], played.setup, buffer, loop)
 
 

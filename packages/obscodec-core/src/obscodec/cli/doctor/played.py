@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from obscodec.buffers import is_vec_env
 
 ONE_MILLION = "1_000_000"
+Kind = Literal["environment", "vec_env", "vector", "other"]
 _ENDS = {"reward": "reward", "terminated": "terminated", "truncated": "truncated"}
 
 
@@ -27,7 +28,7 @@ class Played:
 
     imports: tuple[str, ...]
     setup: str
-    kind: Literal["environment", "vec_env", "vector", "other"]
+    kind: Kind
     n_envs: int
     observation_space: Any
     action_space: Any
@@ -36,7 +37,7 @@ class Played:
     def of(cls, env: Any, imports: Iterable[str], registers: Iterable[str], body: Sequence[str], n_envs: int) -> Self:
         """The environments that ``body``, the lines of ``make_env``, makes, after the lines ``registers``."""
         define = "\n".join(["def make_env():", *(f"    {line}" for line in body), "    return env"])
-        kind: Literal["environment", "vec_env", "vector", "other"] = "environment"
+        kind: Kind = "environment"
         if is_vec_env(env):
             kind = "vec_env"
         elif hasattr(env, "num_envs"):
@@ -52,7 +53,7 @@ class Played:
 
     def loop(self, names: Iterable[str]) -> str | None:
         """A program that plays in them and appends the fields ``names`` to ``buffer``; None for other vectors."""
-        if self.kind == "other":
+        if self.kind in ("vec_env", "other"):
             return None
         values = {**dict(_paths(self.action_space, "action", "action")), **_ENDS, "valid": "~ended"}
         values |= dict(_paths(self.observation_space, "observation", "observation"))
@@ -60,7 +61,7 @@ class Played:
         step = "\n".join(f"        {name!r}: {values[name]}," for name in names)
         append = f"    step = {{\n{step}\n    }}\n    buffer.append(**step)"
         n = ONE_MILLION if self.n_envs == 1 else f"{ONE_MILLION} // {self.n_envs}"
-        begin, play, end = self._vec_env_lines() if self.kind == "vec_env" else self._lines()
+        begin, play, end = self._lines()
         lines = "\n".join([*begin, f"for _ in range({n}):", *play, append, *end, "batch = buffer.sample(32)"])
         return self.guarded(lines)
 
@@ -84,19 +85,6 @@ class Played:
             begin.append(f"ended = np.zeros({self.n_envs}, bool)  # the next step resets these, and is not valid")
             end = ["    observation, ended = following, terminated | truncated"]
         return begin, play, end
-
-    def _vec_env_lines(self) -> tuple[list[str], list[str], list[str]]:
-        places = dict(_paths(self.observation_space, "", "")).values()
-        play = [
-            f"    action = np.stack([env.action_space.sample() for _ in range({self.n_envs})])",
-            "    after, reward, done, infos = env.step(action)",
-            "    following = deepcopy(after)",
-            "    for k in np.flatnonzero(done):  # after has the first observations of the next episodes",
-            *(f"        following{at}[k] = infos[k]['terminal_observation']{at}" for at in places),
-            "    truncated = done & np.array([info.get('TimeLimit.truncated', False) for info in infos])",
-            "    terminated = done & ~truncated",
-        ]
-        return ["env = make_env()", "observation = env.reset()"], play, ["    observation = after"]
 
 
 def _paths(space: Any, name: str, expression: str) -> Iterator[tuple[str, str]]:

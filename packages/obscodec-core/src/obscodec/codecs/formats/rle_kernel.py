@@ -1,13 +1,13 @@
-"""The compiled decoder of ``rle``."""
+"""The compiled loops of ``rle``."""
 
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.kernels import address, compiled, copy, load_u8, signed, unsigned
+from obscodec.kernels import address, compiled, copy, load_u8, signed, store_u8, unsigned
 from obscodec.layout import Rows
-from obscodec.segments import Ints
+from obscodec.segments import Bytes, Ints
 from obscodec.statuses import (
     OK,
     OUTSIDE_BUFFER,
@@ -17,11 +17,45 @@ from obscodec.statuses import (
     WRONG_SIZE,
     WRONG_SUM,
 )
-from obscodec.streams import read_varint
+from obscodec.streams import first_difference, read_varint, write_varint
 
 Items = npt.NDArray[np.unsignedinteger]
 
 _WIDE: Final = 16  # elements
+_SLACK: Final = 24  # bytes behind each part of a scratch: more than a run takes
+
+
+def new_scratch(nbytes: int) -> Bytes:
+    """Memory for the lengths and for the values of the runs of an item."""
+    return np.empty(2 * (nbytes + _SLACK), np.uint8)
+
+
+@compiled
+def encode_items(rows: Rows, width_bits: int, out: Bytes, lengths: Ints, scratch: Bytes) -> None:
+    """Write the streams of ``rows``, of elements of ``1 << width_bits`` bytes, and their ``lengths``, ``i64[n]``."""
+    nbytes, width, here = rows.shape[1], 1 << width_bits, address(out)
+    for i in range(len(rows)):
+        item, at, count = address(rows) + i * nbytes, 0, 0
+        lengths_at, values_at = address(scratch), address(scratch) + nbytes + _SLACK
+        n_bytes = 0  # of lengths and values
+        while at < nbytes and n_bytes <= nbytes:
+            last = first_difference(item, item + width, at, nbytes - width) >> width_bits
+            end = last + 1 << width_bits
+            behind = write_varint(lengths_at, end - at >> width_bits)
+            copy(values_at, item + at, width)
+            n_bytes += behind - lengths_at + width
+            lengths_at, values_at, at, count = behind, values_at + width, end, count + 1
+        body = write_varint(here, count)
+        if at == nbytes and body - here + n_bytes <= 1 + nbytes:
+            n_values = count << width_bits
+            copy(body, address(scratch), n_bytes - n_values)
+            copy(body + n_bytes - n_values, values_at - n_values, n_values)
+            lengths[i] = body - here + n_bytes
+        else:  # no runs, the item as it is
+            store_u8(here, unsigned(0))
+            copy(here + 1, item, nbytes)
+            lengths[i] = 1 + nbytes
+        here += lengths[i]
 
 
 @compiled

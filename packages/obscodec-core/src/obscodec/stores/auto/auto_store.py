@@ -330,7 +330,7 @@ class AutoStore(Store):
         newest, parting = members[-1], self._store.parting if isinstance(self._store, Succession) else None
         log, choice = newest.logs[0], newest.plan.choice
         if self._looks_again and choice is not None and log is not self.log:
-            Looks(self, log, self._shown.n, choice.chosen.frame_bytes)
+            Looks(self.look, log, self._shown.n, choice.chosen.frame_bytes)
         store = Succession(members, parting) if len(members) > 1 or parting else newest.store
         stores = {"_members": members, "_newest": newest.store, "_store": store, "_last": store}
         vars(self).update(stores, log=log, **others)

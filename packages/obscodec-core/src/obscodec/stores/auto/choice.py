@@ -13,7 +13,7 @@ from obscodec.errors import SpecError
 from obscodec.layout import Layout
 from obscodec.segments import Ints
 from obscodec.stats import Choice, Trial
-from obscodec.stores.auto.ahead import change, compile_ahead
+from obscodec.stores.auto.ahead import prepare_codec
 from obscodec.stores.auto.candidates import PATCHES, Candidate, candidates_on
 from obscodec.stores.frame_store import FrameStore
 
@@ -23,27 +23,11 @@ _OF_IMAGES = ("palette", "pred")  # one that suits images mostly makes them smal
 # and all costs are higher, some twice as high.
 _MAX_COST = 1.2
 _AS_FAST = "codec that reads as fast as plain arrays"
-_MUCH_CHANGE = 0.2  # pixels that differ from the frame before; slow codecs will be tried where more of them do
-_N_EXPECTED = 64  # frames of a stack or of a sequence, equal ones among them, to look at before any codec is tried
 _ENOUGH = 16  # times smaller than tensors: if a fast codec makes frames so small, no slow one is tried
 _MIN_GAIN = 0.95  # of the raw size: a codec must make frames smaller than this; of that in smaller blocks
 _MIN_SLOW_GAIN = 0.8  # of the size with the best fast codec, for a slow one
 _MIN_CHANGE = 0.75  # of the bytes, cost included: less does not pay for a second store
 _PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of another must be 8 % smaller
-
-
-def expect(frames: npt.NDArray[np.generic], sequences: Ints) -> None:
-    """Start to compile kernels, if :func:`choose` is likely to try a codec of images on such frames."""
-    if not frames.size:
-        return
-    first = _distinct(frames[np.argsort(sequences, kind="stable")[:_N_EXPECTED]])
-    if change(first) <= _MUCH_CHANGE:
-        return
-    blocks = first[:, None]
-    for candidate in _candidates(Layout(first.shape[1:], first.dtype), 1, "cpu", 1):
-        if candidate.spec.endswith(_OF_IMAGES) and _suits(candidate.spec, blocks):
-            compile_ahead(parse(candidate.spec)[-1].name)
-            return
 
 
 def choose(
@@ -158,6 +142,8 @@ def _try_slow(candidates: list[Candidate], frames: npt.NDArray[np.generic], *, t
         if (spec.endswith(_OF_IMAGES) and has_one) or not _suits(spec, blocks):
             continue
         has_one |= spec in _OF_IMAGES and not thorough
+        if spec.endswith(_OF_IMAGES):
+            prepare_codec(parse(spec)[-1].name)
         of_spec: list[Trial] = []
         for candidate in alike:
             if not thorough and len(of_spec) > 1 and of_spec[-1].frame_bytes > _MIN_GAIN * of_spec[-2].frame_bytes:

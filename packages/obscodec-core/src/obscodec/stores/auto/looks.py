@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
-from weakref import ref
+from weakref import WeakMethod, ref
 
 from obscodec.frames import FrameLog
 from obscodec.runtime import Background, Job
@@ -17,28 +17,20 @@ LOOKER = Background(None)  # not that of moves, for which a caller may wait with
 _log = logging.getLogger("obscodec")
 
 
-class Looking(Protocol):
-    """An AutoStore, as far as its looks are concerned."""
-
-    def look(self, frame_bytes: float) -> None:
-        """Look again at how tensors are stored; the newest frames take so many bytes each."""
-        ...
-
-
 class Looks:
     """Has an AutoStore look again whenever twice as many frames were encoded, or they take other bytes than before.
 
     There are no looks where there can be no other thread. A forked process begins anew.
 
     Args:
-        store: looks.
+        look: the method of the store that looks again; it takes how many bytes each of the newest frames has.
         log: of the frames.
         n: how many frames the first choice was made on, or more.
         frame_bytes: how many bytes each was to take.
     """
 
-    def __init__(self, store: Looking, log: FrameLog, n: int, frame_bytes: float) -> None:
-        self._store, self._log = ref(store), ref(log)
+    def __init__(self, look: Callable[[float], None], log: FrameLog, n: int, frame_bytes: float) -> None:
+        self._look, self._log = WeakMethod(look), ref(log)
         self._window, self._next = n, 2 * n
         self._expected = frame_bytes
         self._n_looked = 0
@@ -64,15 +56,15 @@ class Looks:
             self._next *= 2
         self._n_looked, self._expected = n, frame_bytes
         with suppress(RuntimeError, MemoryError):  # there can be no other thread
-            job = Job(partial(_look, self._store, frame_bytes))
+            job = Job(partial(_look, self._look, frame_bytes))
             LOOKER.put(job)
             self._job = job
 
 
-def _look(known: ref[Looking], frame_bytes: float) -> None:
-    if (store := known()) is not None:
+def _look(known: WeakMethod[Callable[[float], None]], frame_bytes: float) -> None:
+    if (look := known()) is not None:
         try:
-            store.look(frame_bytes)
+            look(frame_bytes)
         except MemoryError:
             pass  # another time
         except Exception:

@@ -18,7 +18,7 @@ from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
 from obscodec.stats import Choice, Look, Trial
 from obscodec.stores.auto.candidates import frames_of_block
-from obscodec.stores.auto.choice import choose, expect, pays
+from obscodec.stores.auto.choice import choose, pays
 from obscodec.stores.auto.options import StoreOptions
 from obscodec.stores.frame_store import FrameStore
 from obscodec.stores.narrow.find_narrow import find_narrow
@@ -68,8 +68,6 @@ class StoragePlan:
         stack = self.frame_stack
         depth, of_frame = (stack.depth, stack.frame_layout(layout)) if stack else (1, layout)
         frames, n_seen = of_frame.tensors(newest.rows), round(len(newest.rows) * newest.n_references / depth)
-        if options.budget is None:
-            expect(frames, newest.sequences)
         choice = choose(
             frames,
             newest.sequences,
@@ -175,8 +173,6 @@ def _plan(
     frames, sequences = stack.split(tensors) if stack else tensors, sequences.repeat(depth)
     if options.interleaved and depth == 1:
         sequences = np.zeros_like(sequences)
-    if spec == "auto" and options.budget is None:
-        expect(frames, sequences)
     recent, first = _find_recent(frames, sequences, depth, options.recent)
     if spec != "auto":
         of_block = frames_of_block(spec, options.block_frames, options.device)

@@ -18,12 +18,7 @@ Array = npt.NDArray[np.generic]
 Steps = tuple[tuple[str, float], ...]
 
 CODE_DTYPES: Final[dict[int, np.dtype[np.unsignedinteger]]] = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16)}
-_OPERATIONS: Final[dict[str, Callable[[Array, Array], Array]]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": np.divide,
-}
+_OPERATIONS: Final[dict[str, Callable[[Array, Array], Array]]] = {"-": np.subtract, "*": np.multiply, "/": np.divide}
 _DOUBLE: Final[np.dtype[np.generic]] = np.dtype(np.float64)
 _MIN_BYTES_PER_THREAD = 1 << 19  # below, waking a thread costs more than it saves
 
@@ -54,7 +49,7 @@ class Narrow:
     Attributes:
         dtype: of the wide tensors: a float or an integer of 2, 4 or 8 bytes.
         bits: of a code, 8 or 16, fewer than ``dtype`` has.
-        steps: turn a code into its number: pairs of ``+``, ``-``, ``*`` or ``/`` and a number.
+        steps: turn a code into its number: pairs of ``-``, ``*`` or ``/`` and a number.
         arithmetic: the float dtype that each step is rounded to; the last number is rounded to ``dtype``.
         tables: what follows from the others.
 
@@ -88,7 +83,7 @@ class Narrow:
             raise DTypeError(f"numbers are computed in a float dtype, got {arithmetic.name}")
         for operation, number in self.steps:
             if operation not in _OPERATIONS or not np.isfinite(number) or (number == 0 and operation in "*/"):
-                raise SpecError(f"a step is one of + - * / and a finite number, got {operation!r} and {number!r}")
+                raise SpecError(f"a step is one of - * / and a finite number, got {operation!r} and {number!r}")
         steps = tuple((operation, float(number)) for operation, number in self.steps)
         vars(self).update(dtype=dtype, bits=bits, steps=steps, arithmetic=arithmetic)
         vars(self)["tables"] = self._new_tables()
@@ -124,9 +119,7 @@ class Narrow:
         text, is_sum = "k", False
         for operation, number in self.steps:
             text = f"({text})" if is_sum and operation in "*/" else text
-            if operation == "+" and number < 0:
-                operation, number = "-", -number
-            text, is_sum = f"{text} {operation} {number:.9g}", operation in "+-"
+            text, is_sum = f"{text} {operation} {number:.9g}", operation == "-"
         return f"{text} in {self.arithmetic.name}"
 
     def config(self) -> dict[str, object]:

@@ -75,15 +75,14 @@ def encode_groups(out: int, most: int, geometry: Geometry, classes: int, codes: 
     for s in range(N_STREAMS):
         stream, bits = bits, _write_stream(s, bits, codes, marks, scratch)
         marks[ENDS + s] = bits - stream
-    nbytes = bits - scratch.bits + _varint_nbytes(head_nbytes)
+    behind = write_varint(bits, head_nbytes)
     for s in range(N_STREAMS - 1):
-        nbytes += _varint_nbytes(marks[ENDS + s])
+        behind = write_varint(behind, marks[ENDS + s])
+    nbytes = behind - scratch.bits
     if nbytes >= most:
         return most
-    here = write_varint(out, head_nbytes)
-    for s in range(N_STREAMS - 1):
-        here = write_varint(here, marks[ENDS + s])
-    copy(here, scratch.bits, bits - scratch.bits)
+    copy(out, bits, behind - bits)
+    copy(out + behind - bits, scratch.bits, bits - scratch.bits)
     return nbytes
 
 
@@ -110,16 +109,6 @@ def _write_stream(s: int, bits: int, codes: int, marks: Ints, scratch: Scratch) 
                         word, filled, bits = _put_code(code, word, filled, bits)
     store_u64(bits, word)
     return bits + (filled + 7 >> 3)
-
-
-@inlined
-def _varint_nbytes(value: int) -> int:
-    """The bytes of a varint."""
-    nbytes = 1
-    while value > 0x7F:
-        value >>= 7
-        nbytes += 1
-    return nbytes
 
 
 def bits_nbytes(n_groups: int, n_modes: int) -> int:

@@ -36,26 +36,20 @@ def undo_tile(mode: int, target: int, before: int, residuals: int, stride: int, 
     n, is_temporal = orders.n, mode >= N_SPATIAL
     order = orders.before if is_temporal else orders.above
     firsts = orders.before_above if is_temporal else orders.above_left
+    if is_after_two(mode) and not is_temporal:
+        return _undo_above_left(target, residuals, stride, n, firsts, order)
     above = load_u64(target - stride)
-    if not is_after_two(mode):
-        for y in range(SIDE):
-            contexts = load_u64(before) if is_temporal else above
-            above = _after_one(_ranks(residuals, y), contexts, n, order)
-            store_u64(target, above)
-            target += stride
-            before += stride
-    elif is_temporal:
-        for y in range(SIDE):
-            ranks, contexts = _ranks(residuals, y), load_u64(before)
-            if ranks & unsigned(_LATE):
-                _undo_late_row(target, ranks, before, target - stride, n, firsts, order)
-            else:
-                _undo_row(target, ranks, contexts, above, n, firsts)
-            above = load_u64(target)
-            target += stride
-            before += stride
-    else:
-        _undo_above_left(target, residuals, stride, n, firsts, order)
+    for y in range(SIDE):
+        ranks, contexts = _ranks(residuals, y), load_u64(before) if is_temporal else above
+        if not is_after_two(mode):
+            above = _after_one(ranks, contexts, n, order)
+        elif ranks & unsigned(_LATE):
+            above = _late_row(target, ranks, before, target - stride, n, firsts, order)
+        else:
+            above = _after_two(ranks, contexts, above, n, firsts)
+        store_u64(target, above)
+        target += stride
+        before += stride
     return OK
 
 
@@ -81,18 +75,17 @@ def _after_one(ranks: int, contexts: int, n: int, order: int) -> int:
 
 
 @inlined
-def _undo_row(target: int, ranks: int, contexts: int, above: int, n: int, firsts: int) -> int:
-    """Undo eight pixels, all of them with ranks below 16, each after two that are known."""
+def _after_two(ranks: int, contexts: int, above: int, n: int, firsts: int) -> int:
+    """The eight colours with some ranks, all of them below 16, each after two that are known."""
     word = unsigned(0)
     for x in range(SIDE):
         own = firsts + N_FIRST * (min(n, _byte(contexts, x)) * (n + 1) + min(n, _byte(above, x)))
         word |= load_u8(own + _byte(ranks, x)) << unsigned(8 * x)
-    store_u64(target, word)
-    return OK
+    return word
 
 
 @compiled
-def _undo_late_row(target: int, ranks: int, before: int, second: int, n: int, firsts: int, order: int) -> int:
+def _late_row(target: int, ranks: int, before: int, second: int, n: int, firsts: int, order: int) -> int:
     """Undo eight pixels with any ranks, after those at the addresses ``before`` and ``second``, one by one."""
     for x in range(SIDE):
         context, rank = min(n, signed(load_u8(before + x))), _byte(ranks, x)
@@ -101,58 +94,25 @@ def _undo_late_row(target: int, ranks: int, before: int, second: int, n: int, fi
             store_u8(target + x, load_u8(own + rank))
         else:
             store_u8(target + x, unsigned(late_colour(rank, own, order + N_COLOURS * context)))
-    return OK
+    return load_u64(target)
 
 
 @compiled
 def _undo_above_left(target: int, residuals: int, stride: int, n: int, firsts: int, order: int) -> int:
     """Undo a tile in which each pixel needs the one before it.
 
-    What follows from each pixel is kept, so that a processor begins a row before it ends the row above.
+    Bytes are loaded and stored one by one, so that a processor begins a row before it ends the row above.
     """
-    from_row = N_FIRST * (n + 1)
-    a0, a1, a2, a3, a4, a5, a6, a7 = _contexts(target - stride, n, firsts, from_row)
     for y in range(SIDE):
         ranks = _ranks(residuals, y)
         if ranks & unsigned(_LATE):
-            _undo_late_row(target, ranks, target - stride, target - 1, n, firsts, order)
-            a0, a1, a2, a3, a4, a5, a6, a7 = _contexts(target, n, firsts, from_row)
+            _late_row(target, ranks, target - stride, target - 1, n, firsts, order)
         else:
             left = min(n, signed(load_u8(target - 1)))
-            a0, left = _undo_pixel(target, ranks, 0, a0, left, n, firsts, from_row)
-            a1, left = _undo_pixel(target, ranks, 1, a1, left, n, firsts, from_row)
-            a2, left = _undo_pixel(target, ranks, 2, a2, left, n, firsts, from_row)
-            a3, left = _undo_pixel(target, ranks, 3, a3, left, n, firsts, from_row)
-            a4, left = _undo_pixel(target, ranks, 4, a4, left, n, firsts, from_row)
-            a5, left = _undo_pixel(target, ranks, 5, a5, left, n, firsts, from_row)
-            a6, left = _undo_pixel(target, ranks, 6, a6, left, n, firsts, from_row)
-            a7, left = _undo_pixel(target, ranks, 7, a7, left, n, firsts, from_row)
+            for x in range(SIDE):
+                own = firsts + N_FIRST * (min(n, signed(load_u8(target - stride + x))) * (n + 1) + left)
+                colour = load_u8(own + _byte(ranks, x))
+                store_u8(target + x, colour)
+                left = min(n, signed(colour))
         target += stride
     return OK
-
-
-@inlined
-def _contexts(row: int, n: int, firsts: int, from_row: int) -> tuple[int, int, int, int, int, int, int, int]:
-    """Where the orders are after each of eight pixels and any second one."""
-    word = load_u64(row)
-    return (
-        firsts + from_row * min(n, _byte(word, 0)),
-        firsts + from_row * min(n, _byte(word, 1)),
-        firsts + from_row * min(n, _byte(word, 2)),
-        firsts + from_row * min(n, _byte(word, 3)),
-        firsts + from_row * min(n, _byte(word, 4)),
-        firsts + from_row * min(n, _byte(word, 5)),
-        firsts + from_row * min(n, _byte(word, 6)),
-        firsts + from_row * min(n, _byte(word, 7)),
-    )
-
-
-@inlined
-def _undo_pixel(
-    target: int, ranks: int, x: int, above: int, left: int, n: int, firsts: int, from_row: int
-) -> tuple[int, int]:
-    """Undo a pixel with a rank below 16; returns where the orders are after it, and its context."""
-    colour = load_u8(above + N_FIRST * left + _byte(ranks, x))
-    store_u8(target + x, colour)
-    context = min(n, signed(colour))
-    return firsts + from_row * context, context

@@ -5,7 +5,7 @@ A share of green is subtracted from red, and a share of green, or of red, from b
 
 from typing import Final
 
-from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE
+from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, row_offset
 from obscodec.codecs.formats.images.words import (
     add_bytes,
     bits_of_bytes,
@@ -57,11 +57,10 @@ def undo_transform(transform: int, residuals: int) -> int:
 def _add(target: int, source: int, quarters: int, flip: int) -> int:
     """Add a share of a plane of a tile to another; subtract it if ``flip`` has all bits: ``~(~x + y)`` is ``x - y``."""
     if quarters:
-        for half in range(GROUPS_OF_TILE):
-            for y in range(4):
-                at = half * GROUP_STRIDE + SIDE * y
-                share = _share(load_u64(source + at), quarters)
-                store_u64(target + at, flip ^ add_bytes(flip ^ load_u64(target + at), share))
+        for y in range(SIDE):
+            at = row_offset(y)
+            share = _share(load_u64(source + at), quarters)
+            store_u64(target + at, flip ^ add_bytes(flip ^ load_u64(target + at), share))
     return OK
 
 
@@ -84,24 +83,23 @@ def _bits(word: int) -> int:
 def _best_transform(residuals: int) -> int:
     """The transform after which a tile needs the fewest bits."""
     red_0, red_1, red_2, red_3, red_4, red_5, blue_0, blue_2, blue_3, blue_4, blue_of_red = (0,) * 11
-    for half in range(GROUPS_OF_TILE):
-        for y in range(4):
-            at = residuals + half * GROUP_STRIDE + SIDE * y
-            green, red, blue = load_u64(at), load_u64(at + PLANE_NBYTES), load_u64(at + 2 * PLANE_NBYTES)
-            half_green, quarter = half_bytes(green), quarter_bytes(green)
-            three = add_bytes(half_green, quarter)
-            less = subtract_bytes(red, green)
-            red_0 += _bits(red)
-            red_1 += _bits(subtract_bytes(red, quarter))
-            red_2 += _bits(subtract_bytes(red, half_green))
-            red_3 += _bits(subtract_bytes(red, three))
-            red_4 += _bits(less)
-            red_5 += _bits(subtract_bytes(less, quarter))
-            blue_0 += _bits(blue)
-            blue_2 += _bits(subtract_bytes(blue, half_green))
-            blue_3 += _bits(subtract_bytes(blue, three))
-            blue_4 += _bits(subtract_bytes(blue, green))
-            blue_of_red += _bits(subtract_bytes(blue, red))
+    for y in range(SIDE):
+        at = residuals + row_offset(y)
+        green, red, blue = load_u64(at), load_u64(at + PLANE_NBYTES), load_u64(at + 2 * PLANE_NBYTES)
+        half_green, quarter = half_bytes(green), quarter_bytes(green)
+        three = add_bytes(half_green, quarter)
+        less = subtract_bytes(red, green)
+        red_0 += _bits(red)
+        red_1 += _bits(subtract_bytes(red, quarter))
+        red_2 += _bits(subtract_bytes(red, half_green))
+        red_3 += _bits(subtract_bytes(red, three))
+        red_4 += _bits(less)
+        red_5 += _bits(subtract_bytes(less, quarter))
+        blue_0 += _bits(blue)
+        blue_2 += _bits(subtract_bytes(blue, half_green))
+        blue_3 += _bits(subtract_bytes(blue, three))
+        blue_4 += _bits(subtract_bytes(blue, green))
+        blue_of_red += _bits(subtract_bytes(blue, red))
     best, fewest = 0, red_0 + blue_0
     best, fewest = _fewer(best, fewest, 1, red_4 + blue_2)
     best, fewest = _fewer(best, fewest, 2, red_4 + blue_4)

@@ -7,7 +7,7 @@ left; from 3 on they also name a vector into the frame before.
 
 from typing import Final
 
-from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Scratch, row_offset
+from obscodec.codecs.formats.images.geometry import SIDE, Geometry, Scratch, row_offset
 from obscodec.codecs.formats.images.tiles.colour_transform import (
     N_TRANSFORMS,
     PLANE_NBYTES,
@@ -38,44 +38,26 @@ def undo_tile(kind: int, target: int, before: int, residuals: int, geometry: Geo
     for c in range(geometry.n_channels):
         plane, own = c * geometry.plane_nbytes, residuals + c * PLANE_NBYTES
         row, old = target + plane, before + plane
-        above = load_u64(row - stride)
-        if kind == ABOVE:
-            for half in range(GROUPS_OF_TILE):
-                for y in range(4):
-                    above = add_bytes(above, load_u64(own + half * GROUP_STRIDE + SIDE * y))
-                    store_u64(row, above)
-                    row += stride
-        elif kind == LEFT:
-            for half in range(GROUPS_OF_TILE):
-                for y in range(4):
-                    word = load_u64(own + half * GROUP_STRIDE + SIDE * y)
-                    store_u64(row, sum_bytes_up_to(add_bytes(word, load_u8(row - 1))))
-                    row += stride
-        elif kind == GRADIENT:
-            corner = load_u8(row - stride - 1)
-            for half in range(GROUPS_OF_TILE):
-                for y in range(4):
-                    word, left = load_u64(own + half * GROUP_STRIDE + SIDE * y), load_u8(row - 1)
-                    above = add_bytes(above, sum_bytes_up_to(add_bytes(word, subtract_bytes(left, corner))))
-                    store_u64(row, above)
-                    corner = left
-                    row += stride
-        elif kind - N_SPATIAL & BEFORE_GRADIENT:
-            old_above = load_u64(old - stride)
-            for half in range(GROUPS_OF_TILE):
-                for y in range(4):
-                    word, here = load_u64(own + half * GROUP_STRIDE + SIDE * y), load_u64(old)
-                    above = add_bytes(above, add_bytes(word, subtract_bytes(here, old_above)))
-                    store_u64(row, above)
-                    old_above = here
-                    row += stride
-                    old += stride
-        else:
-            for half in range(GROUPS_OF_TILE):
-                for y in range(4):
-                    store_u64(row, add_bytes(load_u64(old), load_u64(own + half * GROUP_STRIDE + SIDE * y)))
-                    row += stride
-                    old += stride
+        above, corner, old_above = load_u64(row - stride), load_u8(row - stride - 1), load_u64(old - stride)
+        for y in range(SIDE):
+            word = load_u64(own + row_offset(y))
+            if kind == ABOVE:
+                above = add_bytes(above, word)
+            elif kind == LEFT:
+                above = sum_bytes_up_to(add_bytes(word, load_u8(row - 1)))
+            elif kind == GRADIENT:
+                left = load_u8(row - 1)
+                above = add_bytes(above, sum_bytes_up_to(add_bytes(word, subtract_bytes(left, corner))))
+                corner = left
+            elif kind - N_SPATIAL & BEFORE_GRADIENT:
+                here = load_u64(old)
+                above = add_bytes(above, add_bytes(word, subtract_bytes(here, old_above)))
+                old_above = here
+            else:
+                above = add_bytes(load_u64(old), word)
+            store_u64(row, above)
+            row += stride
+            old += stride
     return OK
 
 
