@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-from obscodec.snapshots.array_file import format_arrays, parse_arrays
+from obscodec.trees import format_arrays, parse_arrays
 from safetensors.numpy import load, save
 
 RNG = np.random.default_rng(0)

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from obscodec import CorruptStream, DTypeError, FieldError, Layout, ShapeError, SnapshotError, SpecError
 from obscodec.segments import Segments
-from obscodec.snapshots import VERSION, OpenGeneration, Tree, flatten, named, unflatten
+from obscodec.snapshots import VERSION, OpenGeneration, named
 from obscodec.state import State, array_of, number_of, part_of
+from obscodec.trees import Tree, flatten, unflatten
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage
 

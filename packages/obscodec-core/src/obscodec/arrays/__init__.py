@@ -4,7 +4,7 @@ Indices and assignments become ids here, and rows wait on their way. An array ne
 nor which step of which episode a row is.
 """
 
-from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Selection
+from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Selection, filled
 from obscodec.arrays.indexing import Index, Part, index_parts, n_axes, split_parts
 from obscodec.arrays.tensor_array import TensorArray, places_together
 from obscodec.arrays.write_buffer import WriteBuffer
@@ -17,6 +17,7 @@ __all__ = [
     "Selection",
     "TensorArray",
     "WriteBuffer",
+    "filled",
     "index_parts",
     "n_axes",
     "places_together",

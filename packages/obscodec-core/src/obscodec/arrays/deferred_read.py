@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar, copy_context
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from obscodec.runtime import Background, Job, LockOrder, raise_memory_error
+from obscodec.segments import Ints
 from obscodec.stores import Guard, Store, new_batch
 
+T = TypeVar("T")
 _DECODER = Background(LockOrder.DECODING)
 
 # While the function of a DeferredRead runs in this thread: the stores whose tensors it looks at.
@@ -25,11 +27,14 @@ class Selection(NamedTuple):
         store: the store of the tensors.
         ids: ``[*chosen]``, a copy.
         guard: of the store; it keeps the tensors until they are decoded.
+        longest: None; or the last axis of the ids is of pages ``[n_rows, *shape]``, and those of an item are joined, as
+            many rows as the longest one has: ``[*chosen, longest, *shape]``.
     """
 
     store: Store
     ids: npt.NDArray[np.integer]
     guard: Guard
+    longest: int | None = None
 
 
 class DeferredRead:
@@ -88,27 +93,62 @@ class DeferredRead:
             begins = dict.fromkeys(tensors, 0)
 
             def tensors_of(selection: Selection) -> Any:
-                store, ids, _ = selection
-                begin = begins[store]
-                begins[store] += ids.size
-                return tensors[store][begin : begins[store]].reshape((*ids.shape, *store.layout.shape))
+                begin = begins[selection.store]
+                begins[selection.store] += selection.ids.size
+                tensors_of_store = tensors[selection.store][begin : begins[selection.store]]
+                return filled(tensors_of_store, selection.ids.shape, selection.longest)
 
             return _filled(self._read, tensors_of)
         except Exception as error:
             raise_memory_error(error)
 
-    def _decode(self) -> dict[Store, Any]:
+    def undecoded(self, of_store: Callable[[Store, Ints], T]) -> tuple[Any, list[T]]:
+        """What the function returned, and what another one makes of each store, and the ids ``i64[n]`` of all tensors.
+
+        A selection is the dictionary ``{"$store": k, "begin": b, "chosen": [*chosen], "longest": longest}``: its
+        tensors are those from ``b`` on of the ``k``-th store. Call this method instead of :meth:`result`.
+        """
+        ids = self._ids()
+        made, places = [of_store(store, of) for store, of in ids.items()], {store: k for k, store in enumerate(ids)}
+        begins = dict.fromkeys(ids, 0)
+
+        def place_of(selection: Selection) -> dict[str, Any]:
+            begin, chosen = begins[selection.store], [*selection.ids.shape]
+            begins[selection.store] += selection.ids.size
+            longest = selection.longest
+            return {"$store": places[selection.store], "begin": begin, "chosen": chosen, "longest": longest}
+
+        placed = _filled(self._read, place_of)
+        self._close()
+        return placed, made
+
+    def _ids(self) -> dict[Store, Ints]:
         parts: dict[Store, list[npt.NDArray[np.integer]]] = {}
-        for store, ids, _ in self._selections:
-            parts.setdefault(store, []).append(ids.reshape(-1))
+        for selection in self._selections:
+            parts.setdefault(selection.store, []).append(selection.ids.reshape(-1))
+        return {store: np.concatenate(of_store, dtype=np.int64) for store, of_store in parts.items()}
+
+    def _decode(self) -> dict[Store, Any]:
         decoded: dict[Store, Any] = {}
-        for store, of_store in parts.items():
-            joined = np.concatenate(of_store, dtype=np.int64)
-            decoded[store] = self._new_array(store, len(joined))
-            store.read_into(joined, decoded[store])
-        for _, _, guard in self._selections:
-            guard.close()
+        for store, ids in self._ids().items():
+            decoded[store] = self._new_array(store, len(ids))
+            store.read_into(ids, decoded[store])
+        self._close()
         return decoded
+
+    def _close(self) -> None:
+        for selection in self._selections:
+            selection.guard.close()
+
+
+def filled(tensors: Any, chosen: Sequence[int], longest: int | None) -> Any:
+    """The array that a :class:`Selection` of so many tensors ``[n, *shape]`` stands for."""
+    shape = tensors.shape[1:]
+    if longest is None:
+        return tensors.reshape((*chosen, *shape))
+    *axes, n_pages = chosen
+    joined = tensors.reshape((*axes, n_pages * shape[0], *shape[1:]))
+    return joined[(slice(None),) * len(axes) + (slice(longest),)]
 
 
 def _called(read: Callable[[], Any], at_once: Collection[Store | None]) -> Any:

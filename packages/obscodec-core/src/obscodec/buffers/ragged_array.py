@@ -61,8 +61,8 @@ class RaggedArray:
             page[at] = tensors[:, k]
         self._lengths[at] = lengths
 
-    def select(self, rows: Ints, envs: Ints, real: Bools | None) -> tuple[Selection, int]:
-        """The pages ``[..., n_pages]`` of some observations ``[...]``, and how many rows the longest of these has."""
+    def select(self, rows: Ints, envs: Ints, real: Bools | None) -> Selection:
+        """Some observations ``[...]``, filled up to the length of the longest one of these; zeros if not ``real``."""
         store = self._pages[0].store
         guard = store.guard()  # before the ids are copied
         lengths = self._lengths[rows, envs] if real is None else np.where(real, self._lengths[rows, envs], 0)
@@ -71,15 +71,8 @@ class RaggedArray:
         ids = np.stack([page.ids[rows, envs] for page in self._pages[:n_pages]], axis=-1)
         if real is not None:
             ids[~real] = 0
-        return Selection(store, ids, guard), longest
+        return Selection(store, ids, guard, longest)
 
     def check(self) -> None:
         """Refuse lengths, which may have been read from a file, for which there are no pages: CorruptStream."""
         check_range("lengths", self._lengths, 0, self.n_pages * self._pages[0].layout.shape[0])
-
-
-def join(pages: Any, n_axes: int, longest: int) -> Any:
-    """``[..., n_pages, n_rows, *shape]`` as ``[..., longest, *shape]``, where ``n_axes`` stand in front."""
-    before, shape = pages.shape[:n_axes], pages.shape[n_axes + 2 :]
-    joined = pages.reshape((*before, pages.shape[n_axes] * pages.shape[n_axes + 1], *shape))
-    return joined[(slice(None),) * n_axes + (slice(longest),)]

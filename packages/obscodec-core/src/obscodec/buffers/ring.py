@@ -506,8 +506,9 @@ class RingBuffer:
             except IndexError as error:
                 raise SlotError(f"{span.n} steps of {self.n_envs} environments are stored: {error}") from None
             real = self._reader.there(span, steps, envs)
-            read = self._reader.read(span, steps, envs, real=real)
-        return read()
+            deferred = self._reader.read(span, steps, envs, real=real)
+        arrays: dict[str, Array] = deferred.result()
+        return arrays
 
     if not TYPE_CHECKING:  # else every name would be an attribute
 
@@ -680,7 +681,8 @@ class RingBuffer:
                 overwritten: see :meth:`take`, and :class:`Prioritized`.
             to: a device of PyTorch, to return tensors: ``"cpu"`` shares the memory of the arrays, ``"cuda"`` copies
                 from page-locked memory in the background. Or ``"jax"``, for arrays of JAX on its default device, on a
-                CPU without a copy of what has 64 KiB or more, and numbers of less than 8 bytes.
+                CPU without a copy of what has 64 KiB or more, and numbers of less than 8 bytes. Or
+                ``"encoded"``, for an ``obscodec.wire.EncodedBatch``.
             convert: called with each array, such as ``mlx.core.array``.
 
         Returns:
@@ -718,7 +720,7 @@ class RingBuffer:
         gamma: float | None = None,
         reward: str = "reward",
         to: object = None,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """The steps with these indices, as :meth:`sample` returns them.
 
         Args:
@@ -925,7 +927,7 @@ class RingBuffer:
         found = zip(parts.envs, parts.begin, parts.end, parts.done | unfinished, strict=True)
         return (self._taken(np.arange(b, e) * self.n_envs + env, choose) for env, b, e, chosen in found if chosen)
 
-    def _taken(self, indices: npt.ArrayLike, choose: Callable[..., Read]) -> dict[str, Any]:
+    def _taken(self, indices: npt.ArrayLike, choose: Callable[..., Read]) -> Any:
         with self._lock:
             span = self._span
             read = choose(span, *span.steps_of(indices))

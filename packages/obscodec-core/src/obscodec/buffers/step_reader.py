@@ -13,12 +13,13 @@ from obscodec.arguments import as_integers
 from obscodec.arrays import DeferredRead, Selection, TensorArray
 from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, batches_to, of_envs
 from obscodec.buffers.field import Array, Field, is_among, lengths_of, no_field
-from obscodec.buffers.ragged_array import RaggedArray, join
+from obscodec.buffers.ragged_array import RaggedArray
 from obscodec.errors import FieldError, ShapeError, SlotError
 from obscodec.segments import Bools, Ints
 from obscodec.stores import Guard, Store, new_batch
+from obscodec.wire import EncodedBatch
 
-Read = Callable[[], dict[str, Any]]
+Read = Callable[[], Any]
 _SCANNED = 1 << 12  # steps at a time, for the begin of an episode
 
 
@@ -205,21 +206,19 @@ class StepReader:
         real: Bools | None = None,
         new_array: Callable[[Store, int], Any] = new_batch,
         convert: Callable[[Array], Any] | None = None,
-    ) -> Read:
-        """Choose the steps ``i64[...]`` of the environments ``i64[...]``, with the lock of the ring.
-
-        The result decodes and returns them, without the lock.
+    ) -> DeferredRead:
+        """The steps ``i64[...]`` of the environments ``i64[...]``, of which nothing is decoded yet.
 
         If a step stands for several, what comes after it, and whether its episode ends, is read at the ``last`` of
         these. Steps that are not ``real`` are zeros. The other arguments are those of ``DeferredRead``.
         """
-        picked, guards, longest = dict[str, Any](), dict[Store, Guard](), dict[str, int]()
+        picked, guards = dict[str, Any](), dict[Store, Guard]()
         here = steps, self.rows(span, steps, envs)
         there = here if last is None else (last, self.rows(span, last, envs))
         for name in self._fields:
             array, (at, rows) = self._arrays[name], there if name in self._outcomes else here
             if isinstance(array, RaggedArray):
-                picked[name], longest[name] = array.select(rows, envs, real)
+                picked[name] = array.select(rows, envs, real)
                 continue
             items = array.ids if isinstance(array, TensorArray) else array
             found = np.asarray(items[rows, envs]) if name not in self._stacks else self._stacked(span, name, at, envs)
@@ -230,19 +229,12 @@ class StepReader:
                     guards[array.store] = array.store.guard()
                 found = Selection(array.store, found, guards[array.store])
             picked[name] = found
-        deferred = DeferredRead(picked, new_array, convert)
-        if not longest:
-            return deferred.result
-        n_axes = np.broadcast(steps, envs).ndim
-        return lambda: {
-            name: join(array, n_axes, longest[name]) if name in longest else array
-            for name, array in deferred.result().items()
-        }
+        return DeferredRead(picked, new_array, convert)
 
     def choose(self, span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
-        """:meth:`read`, with a mask of the steps that are real if some may not be."""
-        read = self.read(span, steps, envs, real=real)
-        return read if real is None else lambda: {**read(), "mask": real}
+        """Choose steps, see :meth:`read`, with the lock of the ring; the result reads them, without the lock."""
+        chosen = self.read(span, steps, envs, real=real)
+        return chosen.result if real is None else lambda: {**chosen.result(), "mask": real}
 
     def chooser(
         self,
@@ -255,7 +247,8 @@ class StepReader:
         """:meth:`choose` with these arguments of ``RingBuffer.sample``, which are checked before it is called."""
         if n_step is gamma is to is convert is None:
             return self.choose
-        batches = batches_to(to, convert)
+        is_encoded = isinstance(to, str) and to == "encoded"
+        batches = batches_to(None if is_encoded else to, convert)
         n_steps = None if n_step is None and gamma is None else NStep.of(n_step, gamma, reward)
         if n_steps is not None:
             self._check_n_step(n_steps)
@@ -273,8 +266,10 @@ class StepReader:
             at_once = batches.tensor if isinstance(batches, TorchBatch) else None  # all items of a store
             chosen = self.read(span, steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
 
-            def read() -> dict[str, Any]:
-                arrays = chosen() | more
+            def read() -> Any:
+                if is_encoded:
+                    return EncodedBatch.of(chosen, more)
+                arrays: dict[str, Any] = chosen.result() | more
                 return arrays if batches is None else batches.batch(arrays)
 
             return read

@@ -8,6 +8,7 @@ from obscodec.frames.coder_for import new_coder
 from obscodec.frames.frame_log import FrameLog, LogClosed, Newest
 from obscodec.frames.kernels.staging import NEEDED, ROOM, ROOM_NBYTES, stage_blocks
 from obscodec.frames.kernels.steps import MAX_COLUMNS
+from obscodec.frames.portion import Portion, Received, Sent
 from obscodec.frames.step_writer import HasLog, StepWriter
 from obscodec.frames.watched_log import Copied, WatchedLog
 
@@ -21,6 +22,9 @@ __all__ = [
     "HasLog",
     "LogClosed",
     "Newest",
+    "Portion",
+    "Received",
+    "Sent",
     "StepWriter",
     "WatchedLog",
     "new_coder",

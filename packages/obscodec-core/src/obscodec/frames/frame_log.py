@@ -389,6 +389,16 @@ class FrameLog:
             located = self._locate(ids, self.stacks)
         self._decode(located, rows, threads)
 
+    def located(self, ids: Ints) -> tuple[Segments, Ints, Ints, Ints, Rows, object]:
+        """The blocks that have the frames of stacks ``i64[n]``, the first three of ``Wanted``, and the references.
+
+        As long as the last value lives, no codec of these blocks is forgotten. See :meth:`read` for errors.
+        """
+        with self.lock:
+            found, streams, references, reading = self._locate(ids, self.stacks)
+        n = len(ids) * self.stacks.depth
+        return streams, found[STARTS, : len(streams) + 1], found[PLACES, :n], found[ORDER, :n], references, reading
+
     def _locate(self, ids: Ints, stacks: StackTable) -> _Located:
         """Where the frames of stacks are, for :meth:`_decode` without the lock."""
         found, streams = self._find(ids, stacks)

@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from obscodec.codecs import Codec
-from obscodec.errors import CorruptStream, ShapeError
+from obscodec.errors import CorruptStream, ShapeError, SpecError
 from obscodec.runtime import PicklableLock, give_back_free_memory, new_chunk
-from obscodec.segments import Bytes, Segments, segments_of
+from obscodec.segments import Bytes, Ints, Segments, segments_of
 from obscodec.state import State, array_of, check_range, number_of, part_of
 
 C = TypeVar("C", bound=Codec)
@@ -134,6 +134,18 @@ class TrainedCodecs(Generic[C]):
             kept = {n: codec for n, codec in self.by_version.items() if n == self.newest or n in needed}
             if len(kept) < len(self.by_version):
                 self.by_version = kept
+
+    def add(self, versions: Ints, dictionaries: Segments) -> None:
+        """Have codecs with dictionaries that were trained elsewhere, by version, or CorruptStream."""
+        codec = self.by_version[self.newest]
+        try:
+            more = {
+                version: codec.with_dictionary(dictionary.tobytes())
+                for version, dictionary in zip(versions.tolist(), dictionaries, strict=True)
+            }
+        except SpecError as error:
+            raise CorruptStream(f"a codec has no such dictionary: {error}") from error
+        self.by_version = self.by_version | more
 
     def state(self) -> State:
         """The dictionaries, and what was learned for the next one: see ``obscodec.state``."""

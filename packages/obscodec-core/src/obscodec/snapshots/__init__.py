@@ -8,7 +8,6 @@ from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
 from obscodec.snapshots.loading import OpenGeneration, load
 from obscodec.snapshots.saved import Saved, named
 from obscodec.snapshots.saving import Snapshot, save, write_snapshot
-from obscodec.snapshots.tree import Tree, flatten, unflatten
 
 __all__ = [
     "VERSION",
@@ -16,14 +15,11 @@ __all__ = [
     "OpenGeneration",
     "Saved",
     "Snapshot",
-    "Tree",
     "find_snapshot",
-    "flatten",
     "folder_nbytes",
     "inspect_snapshot",
     "load",
     "named",
     "save",
-    "unflatten",
     "write_snapshot",
 ]

@@ -17,9 +17,9 @@ from obscodec.snapshots.folder import Folder, hash_of
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.reader import DamagedStreams, Reader
 from obscodec.snapshots.saved import LOADED, MADE, Saved, named
-from obscodec.snapshots.tree import Tree, unflatten
 from obscodec.state import State, part_of
 from obscodec.stores import store_of
+from obscodec.trees import Tree, unflatten
 
 
 class OpenGeneration:

@@ -13,12 +13,11 @@ import xxhash
 
 from obscodec.errors import SnapshotError
 from obscodec.segments import Bytes, Ints, Segments
-from obscodec.snapshots.array_file import parse_arrays
 from obscodec.snapshots.folder import Folder, Manifest
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Known, SegmentFile, hashes_of
 from obscodec.snapshots.segment_file import OnDamage, Piece, mapped, read_pieces
-from obscodec.snapshots.tree import Arrays, Tree
 from obscodec.state import array_of
+from obscodec.trees import Arrays, Tree, parse_arrays
 
 _PIECE_NBYTES: Final = 1 << 21  # of a mapped file, as a chunk of a heap
 _MIN_MAPPED_NBYTES: Final = 1 << 22  # a smaller file is read and checked at once: each mapping keeps a file open

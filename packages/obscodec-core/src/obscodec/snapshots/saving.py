@@ -19,10 +19,10 @@ from obscodec.runtime import Background, Job, patiently, says_errors, says_memor
 from obscodec.snapshots.folder import Folder, hash_of
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.saved import LOADED, MADE, Saved
-from obscodec.snapshots.tree import Tree, flatten
 from obscodec.snapshots.writer import before_generation, write_generation
 from obscodec.stats import BufferStats
 from obscodec.stores import Store
+from obscodec.trees import Tree, flatten
 
 _WRITTEN_BY: Final = f"obscodec {version('obscodec')}"  # found here: it imports, which a forked process may wait for
 _SAVED: Final = "a RingBuffer, a Prioritized, a TensorArray or a store"

@@ -12,12 +12,11 @@ import xxhash
 
 from obscodec.errors import SnapshotError
 from obscodec.segments import Segments
-from obscodec.snapshots.array_file import format_arrays
 from obscodec.snapshots.folder import FORMAT, NO_NUMBER, VERSION, Folder, NewerVersion
 from obscodec.snapshots.folder_lock import FolderLock
 from obscodec.snapshots.known import FILE, NOWHERE, OFFSET, Hashes, Known, Places, SegmentFile, hashes_of
 from obscodec.snapshots.segment_file import write_streams
-from obscodec.snapshots.tree import Arrays, Tree
+from obscodec.trees import Arrays, Tree, format_arrays
 
 _SEGMENT_NBYTES: Final = 1 << 26  # a file has so many, if its first stream does not have more
 _MOST_FILES: Final = 64  # of one kind that could be larger; with more, the smaller half is written into one

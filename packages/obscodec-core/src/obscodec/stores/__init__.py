@@ -15,6 +15,7 @@ from obscodec.stores.frame_store import FrameStore
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.references import Guard
 from obscodec.stores.store import Store, store_of
+from obscodec.stores.stored_part import StoredPart
 
 __all__ = [
     "BATCH_MEMORY",
@@ -28,6 +29,7 @@ __all__ = [
     "StoragePlan",
     "Store",
     "StoreOptions",
+    "StoredPart",
     "compile_here",
     "find_plan",
     "frames_of_block",

@@ -15,7 +15,7 @@ from obscodec.arguments import as_count, as_flag, as_option, says_arguments, war
 from obscodec.devices import FrameReader, backend, check_place, decoding_device
 from obscodec.errors import ShapeError
 from obscodec.fixed import Fixed
-from obscodec.frames import FrameLog, StepWriter, WatchedLog, new_coder
+from obscodec.frames import FrameLog, Portion, StepWriter, WatchedLog, new_coder
 from obscodec.kernels import compiled
 from obscodec.layout import FrameStack, Layout, Rows
 from obscodec.runtime import as_threads, new_chunk
@@ -25,6 +25,7 @@ from obscodec.stats import StoreStats
 from obscodec.stores.batch_memory import BATCH_MEMORY
 from obscodec.stores.ids import last_frame_id
 from obscodec.stores.store import MAKE_ANOTHER, Store
+from obscodec.stores.stored_part import StoredPart
 
 DEFAULT_BLOCK_FRAMES = 16
 
@@ -170,6 +171,10 @@ class FrameStore(Store):
             read = BATCH_MEMORY.array(len(ids) * self._depth, self._frame)
             self.log.read(ids, self._frame.rows(read), self.threads)
             self._join(read, self._last, out)
+
+    def parts(self, ids: Ints) -> list[StoredPart]:
+        """See ``Store.parts``."""
+        return [StoredPart(np.arange(len(ids)), None, self.frame_stack, Portion.of(self.log, self._frame, ids))]
 
     @property
     def has_device_reader(self) -> bool:

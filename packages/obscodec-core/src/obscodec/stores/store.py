@@ -23,6 +23,7 @@ from obscodec.state import State, array_of, versioned
 from obscodec.stats import StoreStats
 from obscodec.stores.exchange import IdExchange
 from obscodec.stores.ids import as_ids, each_sequence
+from obscodec.stores.stored_part import StoredPart
 
 MAKE_ANOTHER = "make another store, and append what store.read(ids) of this one returns"
 _MIN_PACKED_NBYTES = 1 << 12
@@ -112,6 +113,10 @@ class Store(IdExchange):
             SlotError: an id is of no tensor.
             DTypeError: ``out`` is no such array.
         """
+
+    @abstractmethod
+    def parts(self, ids: Ints) -> list[StoredPart]:
+        """Tensors as they are stored, to be decoded elsewhere; together they have all places ``0..n-1``."""
 
     def _read_via_host(self, ids: Ints, out: Any) -> None:
         """:meth:`read_into` for an array on a GPU: decode on the CPU, and copy the tensors to the GPU."""

@@ -12,7 +12,7 @@ from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import FrameReader, decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
-from obscodec.frames import FrameLog, HasLog, LogClosed, StepWriter
+from obscodec.frames import FrameLog, HasLog, LogClosed, Portion, StepWriter
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
@@ -29,6 +29,7 @@ from obscodec.stores.auto.shown import Shown
 from obscodec.stores.auto.succession import MOST_STORES, Member, Succession, restored
 from obscodec.stores.ids import FIRST_ID
 from obscodec.stores.store import MAKE_ANOTHER, Store
+from obscodec.stores.stored_part import StoredPart
 
 _MOST_FIRST, _MOST_NBYTES = 1 << 17, 1 << 30  # first tensors
 _MORE_EVER = 8  # times as many may come as may wait: a small buffer releases most of them meanwhile
@@ -186,6 +187,19 @@ class AutoStore(Store):
             moved = np.empty((len(inner), *self.layout.shape), self.layout.dtype)
             self._newest.read_into(inner, moved)
             out[~here] = moved
+
+    def parts(self, ids: Ints) -> list[StoredPart]:
+        """See ``Store.parts``."""
+        if (store := self._last) is not None:
+            return store.parts(self._first.inner(ids))
+        with self._lock:
+            here = self._are_here(ids)
+            at, inner = np.flatnonzero(here), self._first.inner(ids[~here])
+            tensors = np.empty((len(at), *self.layout.shape), self.layout.dtype)
+            self._first.read(ids[at], np.arange(len(at)), tensors)
+        found = [StoredPart(at, None, None, Portion.plain(self.layout, tensors))]
+        moved = self._newest.parts(inner) if len(inner) else []
+        return found + [of.at(np.flatnonzero(~here)) for of in moved]
 
     @property
     def has_device_reader(self) -> bool:

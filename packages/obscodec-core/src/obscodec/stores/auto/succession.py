@@ -20,6 +20,7 @@ from obscodec.stores.frame_store import FrameStore
 from obscodec.stores.ids import FIRST_ID
 from obscodec.stores.narrow.narrow_store import NarrowStore
 from obscodec.stores.parting import Parting, among
+from obscodec.stores.stored_part import StoredPart
 
 MOST_STORES = 8  # with tensors of different times
 _MOST_FIRST = 1 << 24  # tables have a row for each id, also of former stores
@@ -143,6 +144,14 @@ class Succession:
                     self.members[k].store.read_into(ids, out)
                 else:
                     out[mine] = self.members[k].store.read(ids[mine])
+
+    def parts(self, ids: Ints) -> list[StoredPart]:
+        """See ``Store.parts``."""
+        numbers, found = self._numbers(ids), list[StoredPart]()
+        for k in np.unique(numbers):
+            places = np.flatnonzero(numbers == k)
+            found += [of.at(places) for of in self.members[k].store.parts(ids[places])]
+        return found
 
     def _give_back(self, ids: Ints) -> None:
         self.parting.give_back(ids, [(member.store, _WHERE) for member in self.members], self._numbers(ids), ids)

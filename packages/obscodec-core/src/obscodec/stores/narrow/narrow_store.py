@@ -16,6 +16,7 @@ from obscodec.stores.ids import are_narrow, narrow_ids, wide_ids
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.parting import Parting, among, refuse
 from obscodec.stores.store import MAKE_ANOTHER, Store
+from obscodec.stores.stored_part import StoredPart
 
 
 class NarrowStore(Store):
@@ -100,6 +101,15 @@ class NarrowStore(Store):
             with among(_WIDE):
                 out[~narrow] = self.wide.read(inner[~narrow])
             self.narrow.undo(codes, out, np.flatnonzero(narrow), threads=self.threads)
+
+    def parts(self, ids: Ints) -> list[StoredPart]:
+        """See ``Store.parts``."""
+        narrow, inner, found = are_narrow(ids, code_0_is_zero=self._code_0_is_zero), ids >> 1, list[StoredPart]()
+        for store, mine, of in ((self.codes, narrow, self.narrow), (self.wide, ~narrow, None)):
+            if (places := np.flatnonzero(mine)).size:
+                (part,) = store.parts(inner[places])
+                found.append(part._replace(places=places, narrow=of))
+        return found
 
     def refuse(self, ids: Ints) -> None:
         """See ``FrameStore.refuse``."""
