@@ -120,8 +120,6 @@ class Rollout(Extra, RolloutBuffer):
 class Mine(compressed(RolloutBuffer), Extra):
     """A subclass of a compressed class, which makes its arrays last."""
 
-    reset, add, get, _get_samples = Rollout.reset, Rollout.add, Rollout.get, Rollout._get_samples
-
     def reset(self):
         super().reset()
         self.make()
@@ -406,7 +404,7 @@ def test_a_state_with_an_array_that_the_class_does_not_have_is_refused():
     state = filled(Replay)[1]
     state.objects = None
     other = compressed(ReplayBuffer)(N_STEPS * N_ENVS, VECTOR, spaces.Discrete(N_ACTIONS), "cpu", N_ENVS)
-    with pytest.raises(obscodec.CorruptStream, match="^'goals' is no array"):
+    with pytest.raises(obscodec.CorruptStream, match=r"^'goals' is no array"):
         other.restore(state.state())
 
 
@@ -485,14 +483,14 @@ def test_an_interrupted_look_leaves_everything_as_it_was():
         made[:] = prepared()
         return made[0]._pack
 
-    for _ in at_every_line(prepare, 5):
+    for _ in at_every_line(prepare, 23):
         n += 1
         buffer, before = made
         for name, plain in before.items():
             np.testing.assert_array_equal(np.asarray(getattr(buffer, name)), plain, strict=True)
         fill_goals(buffer, 30)
         check_goals(buffer)
-    assert n > 20
+    assert n > 9
 
 
 def test_an_array_that_something_else_has_keeps_its_form():

@@ -211,7 +211,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         finally:
             is_short, self._allocates_short_masks = self._allocates_short_masks, False
         if is_short:
-            masks: Any = vars(self)["action_masks"]
+            self.mask_dims, masks = self._in_mask, vars(self)["action_masks"]
             shape = *masks.shape[:2], self.mask_dims
             is_long = is_large_row(shape[-1] * masks.itemsize)
             self.action_masks = Bits(shape, masks[0, 0]) if is_long else np.broadcast_to(masks, shape).copy()
@@ -219,13 +219,16 @@ class CompressedBuffer(buffers.BaseBuffer):
     @property
     def mask_dims(self) -> int:
         """How many numbers a mask of sb3-contrib has."""
-        if "mask_dims" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} has no mask_dims: its actions have no masks")
-        return 1 if self._allocates_short_masks else int(vars(self)["mask_dims"])
+        try:
+            n: int = self.__dict__["mask_dims"]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no mask_dims: its actions have no masks") from None
+        return n
 
     @mask_dims.setter
     def mask_dims(self, n: int) -> None:
-        vars(self)["mask_dims"] = n
+        self._in_mask = n
+        vars(self)["mask_dims"] = 1 if self._allocates_short_masks else n
 
     def to_torch(self, array: Any, copy: bool = True) -> Any:
         """``array`` on the device of the buffer. A GPU copies it from pinned memory, in the background."""

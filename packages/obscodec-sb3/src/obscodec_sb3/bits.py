@@ -16,6 +16,7 @@ from obscodec.state import State, array_of, part_of
 from obscodec.stats import StoreStats
 
 _CHUNK = 1 << 20  # bytes of a plain array
+_FLAG = np.dtype(bool)
 _BYTES = np.arange(256, dtype=np.uint8)[:, None]
 
 Numbers = npt.NDArray[Any]
@@ -48,7 +49,7 @@ class Bits(CodedArray):
     def of(cls, array: Numbers) -> Self | None:
         """An equal array; None if ``array`` has more than two distinct numbers."""
         made = cls(array.shape, array[(-1,) * array.ndim].reshape(1))
-        rows, first = max(1, _CHUNK * len(array) // max(1, array.nbytes)), made.values.view(made._bits_dtype)[0]
+        rows, (first,) = max(1, _CHUNK * len(array) // max(1, array.nbytes)), made._bits_of(made.values)
         for begin in range(0, len(array), rows):
             chunk = array[begin : begin + rows]
             bits = chunk.view(made._bits_dtype)
@@ -143,22 +144,25 @@ class Bits(CodedArray):
         if values is None:
             items[index] = value
             return
+        is_mask = type(index) is int and type(value) is np.ndarray and value.dtype is _FLAG
+        if is_mask and values.are_flags and value.shape[-1:] == (self._n,):  # type: ignore[union-attr]
+            items[index] = np.packbits(value, axis=-1)  # type: ignore[arg-type]
+            return
         if not items.flags.writeable:
             raise ValueError("this array can only be read: it is a view, assign to the original")
         rows, inside = self._split(index)
-        shape = (*items[rows].shape[:-1], self._n)
-        is_second = values.are_second(value, shape) if inside is ... else None
-        if is_second is None:
-            numbers = np.empty(shape, self.dtype) if inside is ... else np.array(self[rows])
-            numbers[inside] = value
-            known, is_second = values.with_numbers(numbers)
-            if known is None:
-                plain = self._unpacked(items, values)
-                plain[rows] = numbers
-                self._kept = plain, None
-                return
-            if known is not values:
-                self._kept = items, known
+        numbers = np.empty((*items[rows].shape[:-1], self._n), self.dtype) if inside is ... else np.array(self[rows])
+        numbers[inside] = value
+        known, is_second = values.with_numbers(numbers)
+        if known is None:
+            plain = self._unpacked(items, values)
+            plain[rows] = numbers
+            self._kept = plain, None
+            return
+        if known is not values:
+            if not known.are_flags and (flags := _Values(known.numbers[::-1])).are_flags:
+                known, items, is_second = flags, ~items, ~is_second
+            self._kept = items, known
         items[rows] = np.packbits(is_second, axis=-1)
 
     def _unpacked(self, items: Numbers, values: _Values) -> Numbers:
@@ -170,6 +174,10 @@ class Bits(CodedArray):
             if values.numbers[:1].tobytes().strip(b"\0") or items[rows].any():
                 plain[rows] = self[rows]
         return plain
+
+    def _bits_of(self, numbers: Numbers) -> list[int]:
+        bits: list[int] = numbers.view(self._bits_dtype).tolist()
+        return bits
 
     def _split(self, index: Any) -> tuple[Any, Any]:
         """An index of whole rows of bits, and one of their numbers, ``...`` for all."""
@@ -202,17 +210,19 @@ class Bits(CodedArray):
             CorruptStream: no array of this shape and dtype has such a state.
         """
         bits, values = part_of(state, "bits", np.ndarray), array_of(state, "values", array.dtype, (None,))
-        made = cls(array.shape, values[:1] if len(values) else np.zeros(1, array.dtype))
-        items, known = made._kept[0], values.view(made._bits_dtype).tolist()
+        made = cls(array.shape, array[(-1,) * array.ndim])
+        items, known, (behind,) = made._kept[0], made._bits_of(values), made._bits_of(made.values)
         fits = bits.dtype == np.uint8 and bits.shape[-1:] == items.shape[-1:]
         is_flat = bits.shape[1:] != items.shape[1:] and bits.size == items.size
         fits &= is_flat or (bits.shape[1:] == items.shape[1:] and len(bits) <= len(items))
+        fits &= behind in known or bits.size == items.size
         if not fits or len({*known}) != len(known) or len(known) not in (1, 2) or (len(known) == 1 and bits.any()):
             raise CorruptStream(f"bits of {array.dtype} {array.shape} are not {bits.shape} of the numbers {values}")
         if is_flat:
             items = bits.copy()
         else:
             items[: len(bits)] = bits
+            items[len(bits) :] = 255 * (behind == known[-1]) if len(known) == 2 else 0
         made._kept = items, _Values(values)
         return made
 
@@ -230,16 +240,7 @@ class _Values:
         self.numbers = numbers
         self.table = numbers[[0, -1]][np.unpackbits(_BYTES, axis=1)]  # [256, 8]: the numbers of a byte
         self._bits = numbers.view(f"u{numbers.itemsize}")
-        zero_or_one = np.array([0, 1], numbers.dtype).view(self._bits.dtype)
-        is_known = {*self._bits.tolist()} == {*zero_or_one.tolist()}
-        # Whether True is the first of the numbers; None if they are not zero and one.
-        self._is_first = bool(numbers[0]) if is_known else None
-
-    def are_second(self, value: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_] | None:
-        """Whether flags are the second of the numbers; None if ``value`` is no array of flags of this shape."""
-        if self._is_first is None or type(value) is not np.ndarray or value.dtype != bool or value.shape != shape:
-            return None
-        return ~value if self._is_first else value
+        self.are_flags = numbers.tobytes() == np.array([0, 1], numbers.dtype).tobytes()
 
     def with_numbers(self, array: Numbers) -> tuple[_Values | None, npt.NDArray[np.bool_]]:
         """Values that have all numbers of an array, None if they are too many; and which are the second one."""
