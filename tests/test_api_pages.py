@@ -41,6 +41,7 @@ JOINTS = {
     "new_items",
     "new_store",
     "note_loaded",
+    "mask_dims",
     "obs_shape",
     "owner",
     "projected",

@@ -519,3 +519,15 @@ def test_a_full_buffer_of_a_state_before_is_not_moved_at_once(monkeypatch):
     buffer = compressed(Goals)(400, VECTOR, spaces.Discrete(2), "cpu", 2)
     fill_goals(buffer, 60)
     assert type(buffer.goals) is np.ndarray
+
+
+def test_actions_that_repeat_are_compressed_and_read_by_the_code_of_sb3():
+    arguments = N_STEPS, VECTOR, spaces.Box(-9, 9, (300,)), "cpu"
+    buffers = [RolloutBuffer(*arguments, n_envs=N_ENVS), CompressedRolloutBuffer(*arguments, n_envs=N_ENVS)]
+    rest = np.zeros(N_ENVS), np.zeros(N_ENVS), torch.zeros(N_ENVS), torch.zeros(N_ENVS)
+    for k in range(N_STEPS):
+        action = np.random.default_rng(k // 10).random((N_ENVS, 300), np.float32)
+        for buffer in buffers:
+            buffer.add(np.zeros((N_ENVS, 3)), action, *rest)
+    assert isinstance(buffers[1].actions, obscodec.TensorArray)
+    assert_same_minibatches(buffers, 0, 30)
