@@ -146,7 +146,7 @@ class ArraySet:
         made._rows = {**self._rows, name: ((self.n_envs, *field.layout.shape), field.layout.dtype)}
         made._write_buffers = dict(self._write_buffers)
         if array.write_buffer is not None:
-            made._write_buffers[name] = array.write_buffer
+            made._write_buffers[name, 0] = array.write_buffer
         made._n_waiting, made._arrays = {**self._n_waiting, name: 1}, {**self._arrays, (name, name): array}
         return made
 
