@@ -224,14 +224,23 @@ class ArraySet:
             if of["field"] in self._ragged and (of["name"], of["field"]) not in self._arrays:
                 self._ragged[of["field"]].grow(self._ragged[of["field"]].n_pages + 1)
         by_key = {(of["name"], of["field"]): of for of in arrays}
-        if {*of_stores} != own or by_key.keys() != self._arrays.keys():
+        if not {*of_stores} <= own or by_key.keys() != self._arrays.keys():
             raise CorruptStream(f"the arrays are {[*self._arrays]}, with stores of {own}, got others")
         for owner, store in self.stores.items():
-            if store is not None and self.owners[owner] == owner:
+            if store is not None and owner in of_stores:
                 store.restore(part_of(of_stores, owner, dict))
+        plain: list[tuple[TensorArray, Array]] = []  # what a former version has not compressed
         for key, array in self._arrays.items():
-            items = array.ids if isinstance(array, TensorArray) else array
-            items[rows] = array_of(by_key[key], "items", items.dtype, (len(rows), *items.shape[1:]))
+            was_stored = self.owners[key[1]] in of_stores
+            items = array.ids if was_stored and isinstance(array, TensorArray) else array
+            found = array_of(by_key[key], "items", items.dtype, (len(rows), *items.shape[1:]))
+            if isinstance(items, TensorArray):
+                plain.append((items, found))
+            else:
+                items[rows] = found
+        for k, row in enumerate(rows.tolist() if plain else ()):  # step by step, so that a next observation is known
+            for tensors, found in plain:
+                tensors[row] = found[k]
         for ragged in self._ragged.values():
             ragged.check()
         self.n_samples, self.sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)
