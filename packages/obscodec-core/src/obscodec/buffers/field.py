@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import among, as_count, as_of, as_option, check_kind, closest, says_arguments, warn
+from obscodec.arguments import among, as_count, as_of, as_option, check_kind, closest, kind_of, says_arguments, warn
 from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.layout import ArrayLike, Layout, as_dtype, as_numbers, is_common
 from obscodec.state import State, part_of
@@ -186,9 +186,13 @@ class Field(StoreOptions, _Items):
             ShapeError: it has another shape.
             DTypeError: the dtype would change a number.
         """
-        if self.is_ragged:
+        if self.is_ragged and many:
+            if not np.iterable(value):
+                raise ShapeError(f"expected an array of steps, got {kind_of(value)}")
             steps: Any = value
-            return _each([self._fitted(of, n_envs) for of in steps]) if many else self._fitted(value, n_envs)
+            return _each([self._fitted(of, n_envs) for of in steps])
+        if self.is_ragged:
+            return self._fitted(value, n_envs)
         array: Array = as_numbers(value)
         if many and array.ndim == 0:
             raise ShapeError("expected an array of steps, got a number")
@@ -206,10 +210,13 @@ class Field(StoreOptions, _Items):
 
     def _fitted(self, value: Any, n_envs: int) -> npt.NDArray[np.object_]:
         """Observations of different lengths, a list or an array of them, or the one of one environment."""
-        axes = len(self.shape)
-        if not isinstance(value, (list, tuple)) or (len(value) and _n_axes(value[0]) < axes):
+        axes, given = len(self.shape), value
+        if not isinstance(value, (list, tuple)):
             value = value if getattr(value, "dtype", None) == np.object_ else as_numbers(value)
-            value = [value] if n_envs == 1 and value.ndim == axes else value
+            if value.ndim == 0:
+                raise ShapeError(f"expected {n_envs} arrays of shape {self.shape}, got {kind_of(given)}")
+        if n_envs == 1 and (not len(value) or _n_axes(value[0]) < axes):
+            value = [value]
         if len(value) != n_envs:
             raise ShapeError(f"expected {n_envs} arrays of shape {self.shape}, got {len(value)}")
         arrays = [as_numbers(array) for array in value]
@@ -220,7 +227,9 @@ class Field(StoreOptions, _Items):
 
 
 def _n_axes(value: Any) -> int:
-    return int(getattr(value, "ndim", None) or np.ndim(value))
+    if isinstance(value, (list, tuple)):
+        return 1 + (_n_axes(value[0]) if len(value) else 0)
+    return np.ndim(value)
 
 
 def _each(arrays: Sequence[Any]) -> npt.NDArray[np.object_]:
