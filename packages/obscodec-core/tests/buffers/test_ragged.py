@@ -9,7 +9,9 @@ import pytest
 from faults import at_every_line
 from obscodec import Field, FieldError, Mixture, RingBuffer, ShapeError
 from obscodec.arrays import WriteBuffer
+from obscodec.buffers import array_set
 from obscodec.errors import CorruptStream, DTypeError, SpecError
+from obscodec.stores.auto import first_tensors
 
 CAPACITY = 14
 # 40 bytes a row, so that a page has 102 rows
@@ -228,6 +230,19 @@ def test_pages_of_one_long_observation_keep_no_rows_that_wait():
         ring.append(text=np.ones(400_000 if k == 3 else 1))
     ring.decide()
     assert ring.stats().waiting_bytes < 4e6  # without, 256 KiB a page
+
+
+def test_pages_have_no_more_sequences_than_a_store_that_is_read_from_a_file(monkeypatch):
+    monkeypatch.setattr(array_set, "_MOST_SEQUENCES", 8)
+    monkeypatch.setattr(first_tensors, "_MOST_SEQUENCES", 8)
+    ring = RingBuffer(9, {"text": Field((None,), np.uint8, "raw")}, 3)
+    for k in range(12):
+        ring.append(text=[np.full(20_000, k + 1), [], np.full(9000 - k, k + 1)])
+    ring = pickle.loads(pickle.dumps(ring))
+    ring.decide()
+    for text, n in zip(ring[:]["text"], ring[:]["text_lengths"], strict=True):
+        assert n[:2].tolist() == [20_000, 0]
+        assert np.array_equal(text[2, : n[2]], np.full(n[2], text[0, 0]))
 
 
 def test_observations_of_one_length_take_little_more_than_those_of_a_fixed_shape():

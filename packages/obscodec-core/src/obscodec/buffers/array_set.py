@@ -23,6 +23,7 @@ from obscodec.stats import BufferStats, StoreStats
 from obscodec.stores import Store
 
 _COPIED_NBYTES = 1 << 24  # of items that are decoded at a time
+_MOST_SEQUENCES = 1 << 16  # of a store that is read from a file
 _FEW_STEPS, _MANY_ENVS = 64, 16  # a block of each environment would mostly stay open
 
 
@@ -116,8 +117,8 @@ class ArraySet:
             owner = self.owners[field]
             if waiting and self.fields[owner].max_bytes is None and (owner, page) not in self._write_buffers:
                 min_rows = waiting if owner in self._stored_twice else 0
-                made_for = WriteBuffer(store, self.n_envs, min_rows, page * self.n_envs)
-                self._write_buffers[owner, page] = made_for
+                first = page % max(1, _MOST_SEQUENCES // self.n_envs) * self.n_envs
+                self._write_buffers[owner, page] = WriteBuffer(store, self.n_envs, min_rows, first)
             write_buffer = self._write_buffers.get((owner, page)) if waiting else None
             made = TensorArray.zeros((n_steps, self.n_envs), store, write_buffer)
         self._arrays[array, field] = made

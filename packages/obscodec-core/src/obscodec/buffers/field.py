@@ -229,7 +229,7 @@ class Field(StoreOptions, _Items):
 def _n_axes(value: Any) -> int:
     if isinstance(value, (list, tuple)):
         return 1 + (_n_axes(value[0]) if len(value) else 0)
-    return np.ndim(value)
+    return int(getattr(value, "ndim", 0))
 
 
 def _each(arrays: Sequence[Any]) -> npt.NDArray[np.object_]:
