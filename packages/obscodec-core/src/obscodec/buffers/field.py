@@ -109,7 +109,7 @@ class Field(StoreOptions, _Items):
         """The field whose store keeps this field, None for one of its own."""
         return self.shares if self.next_of is None else self.next_of
 
-    @property
+    @cached_property
     def is_ragged(self) -> bool:
         """Whether its length differs from step to step."""
         return isinstance(self.shape, (list, tuple)) and len(self.shape) > 0 and self.shape[0] is None
@@ -186,13 +186,11 @@ class Field(StoreOptions, _Items):
             ShapeError: it has another shape.
             DTypeError: the dtype would change a number.
         """
-        if self.is_ragged and many:
-            if not np.iterable(value):
-                raise ShapeError(f"expected an array of steps, got {kind_of(value)}")
-            steps: Any = value
-            return _each([self._fitted(of, n_envs) for of in steps])
         if self.is_ragged:
-            return self._fitted(value, n_envs)
+            steps: Any = value
+            if many and not np.iterable(value):
+                raise ShapeError(f"expected an array of steps, got {kind_of(value)}")
+            return _each([self._fitted(of, n_envs) for of in steps]) if many else self._fitted(value, n_envs)
         array: Array = as_numbers(value)
         if many and array.ndim == 0:
             raise ShapeError("expected an array of steps, got a number")
