@@ -76,7 +76,40 @@ def _calls() -> dict[str, Callable[[], None]]:
     for n in (32, 256):
         calls[f"SB3 sample({n})"] = partial(clocked, sb3.sample, n)
         calls[f"ring sample({n})"] = partial(clocked, ring.sample, n, rng)
+    for n_actions in (0, 18, 1_000):
+        calls |= _rollout_calls(n_actions, clocked)
     return calls
+
+
+def _rollout_calls(n_actions: int, clocked: Callable[..., None]) -> dict[str, Callable[[], None]]:
+    """Those of a rollout of vectors, with masks of some actions if there are any."""
+    import torch
+    from gymnasium import spaces
+    from obscodec_sb3 import CompressedMaskableRolloutBuffer, CompressedRolloutBuffer
+
+    kind = CompressedMaskableRolloutBuffer if n_actions else CompressedRolloutBuffer
+    n_envs, space, rng = 8, spaces.Box(-1, 1, (8,)), np.random.default_rng(0)
+    arguments: Any = {"device": "cpu", "n_envs": n_envs, "threads": 1}
+    filling, read = (kind(256, space, spaces.Discrete(n_actions or 18), **arguments) for _ in range(2))
+    nothing, zeros, obs = torch.zeros(n_envs), np.zeros(n_envs), np.zeros((n_envs, 8), np.float32)
+    masks = rng.random((64, n_envs, n_actions)) < 0.05
+
+    def add() -> None:
+        if filling.full:
+            filling.reset()
+        more: Any = {"action_masks": masks[filling.pos % 64]} if n_actions else {}
+        clocked(filling.add, obs, zeros[:, None], zeros, zeros, nothing, nothing, **more)
+
+    def minibatches() -> Iterator[Any]:
+        while True:
+            yield from read.get(256)
+
+    for _ in range(256):
+        add()
+        read.add(obs, zeros[:, None], zeros, zeros, nothing, nothing)
+    batches = minibatches()
+    name = f"masks of {n_actions}" if n_actions else "rollout"
+    return {f"{name} add": add, f"{name} get(256)": partial(clocked, next, batches)}
 
 
 _elapsed_ns: list[int] = []

@@ -43,6 +43,7 @@ JOINTS = {
     "new_store",
     "news",
     "note_loaded",
+    "mask_dims",
     "obs_shape",
     "owner",
     "parts",

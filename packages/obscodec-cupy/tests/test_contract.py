@@ -1,9 +1,10 @@
 """The backend ``"cuda"`` keeps the contract of a device; stores there that of a store, for tensors of the host."""
 
 import pytest
+from device_contract import DeviceContract
 from obscodec import FrameStore, Layout
 from obscodec.stores import Store
-from obscodec.testing import DeviceContract, StoreContract
+from obscodec.testing import StoreContract
 
 SMALL = Layout((6, 5), "uint8")
 

@@ -206,3 +206,17 @@ def test_a_write_buffer_fits_its_arrays(shape, same_store, text):
     write_buffer = WriteBuffer(store, 2)
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
         TensorArray.zeros(shape, store if same_store else AutoStore(LAYOUT), write_buffer)
+
+
+@pytest.mark.parametrize("n_waiting", range(62, 68))
+def test_rows_that_wait_are_stored_where_a_store_is_chosen_while_one_comes(monkeypatch, n_waiting):
+    """So it is when another thread chooses the store."""
+    store, n_asked = FrameStore(Layout((40,), np.uint8), codec="raw"), []
+    step_writer = store.step_writer
+    monkeypatch.setattr(
+        store, "step_writer", lambda n: n_asked.append(n) or (step_writer(n) if len(n_asked) > n_waiting else None)
+    )
+    array = TensorArray.zeros((200, 1), store, WriteBuffer(store, 1))
+    for row in range(150):
+        array[row] = np.full((1, 40), row, np.uint8)
+    assert array[:150, 0, 0].tolist() == [*range(150)]

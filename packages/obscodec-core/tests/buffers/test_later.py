@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from obscodec import Field, FieldError, RingBuffer, ShapeError
+from obscodec.errors import CorruptStream
 
 N_ENVS = 3
 
@@ -85,3 +86,21 @@ def test_what_comes_several_steps_later_is_no_part_of_a_stack_or_of_an_n_step_re
         Field((4,), np.uint8, after=2)
     with pytest.raises(ShapeError, match="after"):
         Field((4,), np.uint8, next_of="obs", after=0)
+
+
+@pytest.mark.parametrize("n_steps", [0, 7, 35])
+def test_steps_that_a_former_version_did_not_compress_are_compressed_when_they_are_read(n_steps):
+    old = RingBuffer(10, fields((200,), min_nbytes=201), N_ENVS, episode_end="done")
+    new = RingBuffer(10, fields((200,)), N_ENVS, episode_end="done")
+    if n_steps:
+        fill(old, (200,), n_steps, 1)
+    new.restore(old.state())
+    for ring in (new, new.resized(20)):
+        assert all(np.array_equal(steps, old[:][name]) for name, steps in ring[:].items())
+    fill(old, (200,), 5, 1, seed=1)
+    fill(new, (200,), 5, 1, seed=1)
+    assert all(np.array_equal(steps, old[:][name]) for name, steps in new[:].items())
+    wrong = old.state()
+    wrong["arrays"]["arrays"][0]["items"] = wrong["arrays"]["arrays"][0]["items"][..., :100]
+    with pytest.raises(CorruptStream, match=r"'items' of a state is uint8\[\d+, 3, 200\]"):
+        RingBuffer(10, fields((200,)), N_ENVS, episode_end="done").restore(wrong)

@@ -111,6 +111,8 @@ def test_what_is_no_mixture_is_refused():
     for shares, error, text in [
         ({a: 0.5, b: 0.4}, ShapeError, "shares sum to 1, got 0.5, 0.4: divide each by 0.9, their sum"),
         ({a: 1.5, b: -0.5}, ShapeError, "a share must be 0 to 1, got 1.5"),
+        ([a, b], DTypeError, "shares are a mapping of buffers to numbers, or pairs, got list"),
+        (None, DTypeError, "or pairs, got None"),
         ({a: "1"}, DTypeError, "a share must be a number of 0 to 1, got '1'"),
         ({}, FieldError, "there are no buffers: pass one or more"),
         (

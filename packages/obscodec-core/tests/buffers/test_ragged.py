@@ -8,7 +8,10 @@ import obscodec
 import pytest
 from faults import at_every_line
 from obscodec import Field, FieldError, Mixture, RingBuffer, ShapeError
+from obscodec.arrays import WriteBuffer
+from obscodec.buffers import array_set
 from obscodec.errors import CorruptStream, DTypeError, SpecError
+from obscodec.stores.auto import first_tensors
 
 CAPACITY = 14
 # 40 bytes a row, so that a page has 102 rows
@@ -207,6 +210,41 @@ def test_an_observation_that_grows_at_its_end_is_stored_once():
     assert np.array_equal(ring[-1]["text"][0], words)
 
 
+def test_a_step_assigns_the_pages_that_it_and_the_step_in_its_row_have(monkeypatch):
+    ring = RingBuffer(3, {"text": Field((None,), np.uint8, "raw")})
+    put, n_put = WriteBuffer.put, []
+    monkeypatch.setattr(WriteBuffer, "put", lambda self, *args: n_put.append(self.first) or put(self, *args))
+    for n in (9000, 1, 0, 0, 5000, 0, 1):  # the capacity, and one row more
+        ring.append(text=np.ones(n))
+    assert n_put == [0, 1, 2, 0, 0, 1, 2, 0, 0]
+    ring.decide()
+    assert ring[:]["text_lengths"].tolist() == [[5000], [0], [1]]
+    ring.append(text=[])
+    ring.clear()
+    assert ring.stats().fields["text"].n_tensors == 0
+
+
+def test_pages_of_one_long_observation_keep_no_rows_that_wait():
+    ring = RingBuffer(300, {"text": Field((None,), np.uint8, "raw")})
+    for k in range(300):
+        ring.append(text=np.ones(400_000 if k == 3 else 1))
+    ring.decide()
+    assert ring.stats().waiting_bytes < 4e6  # without, 256 KiB a page
+
+
+def test_pages_have_no_more_sequences_than_a_store_that_is_read_from_a_file(monkeypatch):
+    monkeypatch.setattr(array_set, "_MOST_SEQUENCES", 8)
+    monkeypatch.setattr(first_tensors, "_MOST_SEQUENCES", 8)
+    ring = RingBuffer(9, {"text": Field((None,), np.uint8, "raw")}, 3)
+    for k in range(12):
+        ring.append(text=[np.full(20_000, k + 1), [], np.full(9000 - k, k + 1)])
+    ring = pickle.loads(pickle.dumps(ring))
+    ring.decide()
+    for text, n in zip(ring[:]["text"], ring[:]["text_lengths"], strict=True):
+        assert n[:2].tolist() == [20_000, 0]
+        assert np.array_equal(text[2, : n[2]], np.full(n[2], text[0, 0]))
+
+
 def test_observations_of_one_length_take_little_more_than_those_of_a_fixed_shape():
     clouds, taken = np.random.default_rng(0).normal(size=(900, 512, 3)).astype(np.float16).astype(np.float32), {}
     for length in (None, 512):
@@ -298,6 +336,10 @@ def test_what_no_ring_takes_is_refused_before_anything_changes():
         ([np.ones((3, 5)), np.ones((3, 5, 2))], (ShapeError, DTypeError), "expected"),
         ([np.ones((3, 5, 2)), np.ones((3, 2, 5))], ShapeError, r"expected shape \(None, 5, 2\), got \(3, 2, 5\)"),
         ([np.ones((3, 5, 2)), np.full((3, 5, 2), "x")], DTypeError, "values of dtype <U1"),
+        ([[[[1, 2]] * 5, [[1, 2]] * 4], np.ones((3, 5, 2))], DTypeError, "in lists of equal lengths"),
+        (7, ShapeError, r"expected 2 arrays of shape \(None, 5, 2\), got int"),
+        (None, ShapeError, "got None"),
+        (iter([1, 2]), ShapeError, "got list_iterator"),
     ):
         with pytest.raises(kind, match=told):
             ring.append(cloud=cloud, **step)
@@ -310,12 +352,33 @@ def test_what_no_ring_takes_is_refused_before_anything_changes():
         ring.assign(ring.indices[:1], cloud=[np.ones((3, 5, 2))])
 
 
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_lists_may_be_empty(n_envs):
+    ring = RingBuffer(9, {"text": Field((None,), np.uint8), "k": Field((), np.int64)}, n_envs)
+    lists = [[], [7], [1, 2, 3], []][::n_envs]
+    for text in lists:
+        ring.append(text=text if n_envs == 1 else [text, [5]], k=np.zeros(n_envs))
+    ring.extend(text=lists if n_envs == 1 else [[text, [5]] for text in lists], k=np.zeros((len(lists), n_envs)))
+    ring.append(text=[], k=[], envs=[])
+    batch = ring[:]
+    found = [text[:n].tolist() for text, n in zip(batch["text"][:, 0], batch["text_lengths"][:, 0], strict=True)]
+    assert found == [*lists, *lists]
+    for wrong in (3, None):
+        with pytest.raises(ShapeError, match="'text': expected an array of steps, got"):
+            ring.extend(text=wrong, k=np.zeros((2, n_envs)))
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "told"),
     [
         (lambda: Field((None, 3), np.float32, None), SpecError, "name a codec"),
         (lambda: Field((None, 3), np.float32, min_nbytes=0), SpecError, "no min_nbytes"),
         (lambda: Field((None, 0), np.float32), ShapeError, "a row has at least one byte"),
+        (
+            lambda: RingBuffer(3, {"x": Field((None,), bool)}, mask="x"),
+            DTypeError,
+            r"takes a field bool\[\], .* bool\[None\]",
+        ),
         (lambda: Field((3, None), np.float32), ShapeError, "a shape is a tuple of whole numbers"),
         (
             lambda: RingBuffer(3, {"x": Field((None,), np.uint8), "x_lengths": Field((), np.int32)}),

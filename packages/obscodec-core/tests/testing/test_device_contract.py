@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from broken_laws import broken_laws, laws
+from device_contract import DeviceContract
 from obscodec import DTypeError, Layout, ShapeError, SpecError, codec
 from obscodec.devices import Backend, FrameReader, backends
 from obscodec.frames import WatchedLog
 from obscodec.runtime import new_chunk
 from obscodec.segments import Segments
-from obscodec.testing import DeviceContract
 
 
 class FarArray:

@@ -63,7 +63,9 @@ class SimulatedArray:
         raise TypeError("device memory is not converted implicitly, download it")
 
     def __array_function__(self, function: Any, _: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Join arrays, as those of CuPy do."""
+        """Join arrays, or fill one up, as those of CuPy do."""
+        if function is np.pad:
+            return SimulatedArray(np.pad(args[0].memory, *args[1:], **kwargs), None)
         if function is not np.concatenate:
             return NotImplemented
         return SimulatedArray(np.concatenate([array.memory for array in args[0]], **kwargs), None)

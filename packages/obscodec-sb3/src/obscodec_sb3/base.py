@@ -20,7 +20,7 @@ import obscodec
 import torch as th
 from gymnasium import spaces
 from obscodec.arguments import as_count, as_envs, as_flag, kind_of, refuse_unknown
-from obscodec.arrays import OPEN_READ, DeferredRead, Selection
+from obscodec.arrays import OPEN_READ, DeferredRead, Selection, WriteBuffer
 from obscodec.buffers import (
     LOOK_EVERY,
     OPTION_DEFAULTS,
@@ -29,7 +29,7 @@ from obscodec.buffers import (
     Memory,
     making_room,
 )
-from obscodec.columns import Column
+from obscodec.columns import CodedArray, Column
 from obscodec.devices import check_place
 from obscodec.fixed import Fixed, Option
 from obscodec.runtime import LockOrder, PicklableLock, free_in_forks
@@ -40,6 +40,8 @@ from obscodec.stores import BATCH_MEMORY, Store
 from stable_baselines3.common import buffers
 from stable_baselines3.common.vec_env import VecNormalize
 
+from obscodec_sb3.beside import MOST_ROWS, is_large, is_large_row, is_shared, newest, repeats
+from obscodec_sb3.bits import Bits
 from obscodec_sb3.comparison import SPACES, check_arguments, plain, space_of, space_state
 from obscodec_sb3.signatures import constructor_of, refuse_others, shown
 
@@ -87,6 +89,9 @@ class CompressedBuffer(buffers.BaseBuffer):
     While SB3's constructor and ``reset`` allocate arrays, ``obs_shape`` has a 0 in front. So arrays of observations
     take no memory. Each array that ends in this shape is a placeholder: a compressed array takes its place, and SB3's
     own methods work with it. All arrays of one observation share a store, which keeps each frame once.
+
+    Other arrays stay as they were made, but for large ones: after some steps, :meth:`_pack` makes bits of those that
+    have two distinct numbers, and compresses those that repeat.
     """
 
     buffer_size: int = Setting(as_count)  # type: ignore[assignment]
@@ -99,6 +104,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     threads, max_bytes, spill, prefetch = Option(), Option(), Option(), Option()
     written_by = f"obscodec-sb3 {version('obscodec-sb3')}"  # see ``obscodec.snapshots.Saved``
     _allocates_placeholders = False
+    _allocates_short_masks = False
     _waiting = 3  # steps that may wait in a write buffer, however large they are
     _can_drop = False  # the oldest steps, if the memory has a limit
     _why_not_drop = "and all are needed"
@@ -108,6 +114,9 @@ class CompressedBuffer(buffers.BaseBuffer):
     _looks_at: tuple[str, ...] = ()  # keys of observations that SB3 computes with while it samples
     _obs_shape: Any
     _arrays: ArraySet = None  # type: ignore[assignment]  # until the first array is made
+    _beside: frozenset[str] = frozenset()  # arrays that are no observations, and compressed: each is a field
+    _bits: frozenset[str] = frozenset()  # those that were bits before SB3 made them anew
+    _stay_plain: frozenset[str] = frozenset()  # those that are read in another way
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -191,8 +200,35 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def reset(self) -> None:
         """Forget all steps."""
-        with self._placeholders_replaced():
-            super().reset()
+        bits = {name: array for name, array in vars(self).items() if isinstance(array, Bits)}
+        self._bits = (self._bits - bits.keys()) | {name for name, array in bits.items() if array.is_packed}
+        # Where sb3-contrib's own code makes masks, all alike, one number stands for each of them.
+        is_stock = super().reset.__func__.__module__ == "sb3_contrib.common.maskable.buffers"  # type: ignore[attr-defined]
+        self._allocates_short_masks = is_stock and self._options.codec is not None
+        try:
+            with self._placeholders_replaced():
+                super().reset()
+        finally:
+            is_short, self._allocates_short_masks = self._allocates_short_masks, False
+        if is_short:
+            self.mask_dims, masks = self._in_mask, vars(self)["action_masks"]
+            shape = *masks.shape[:2], self.mask_dims
+            is_long = is_large_row(shape[-1] * masks.itemsize)
+            self.action_masks = Bits(shape, masks[0, 0]) if is_long else np.broadcast_to(masks, shape).copy()
+
+    @property
+    def mask_dims(self) -> int:
+        """How many numbers a mask of sb3-contrib has."""
+        try:
+            n: int = self.__dict__["mask_dims"]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no mask_dims: its actions have no masks") from None
+        return n
+
+    @mask_dims.setter
+    def mask_dims(self, n: int) -> None:
+        self._in_mask = n
+        vars(self)["mask_dims"] = 1 if self._allocates_short_masks else n
 
     def to_torch(self, array: Any, copy: bool = True) -> Any:
         """``array`` on the device of the buffer. A GPU copies it from pinned memory, in the background."""
@@ -215,29 +251,45 @@ class CompressedBuffer(buffers.BaseBuffer):
     def stats(self) -> BufferStats:
         """What the buffer holds now, and how long sampling took.
 
-        Fields are observations by key, ``""`` for an observation without one; other arrays are actions, rewards etc.
+        Fields are observations by key, ``""`` for an observation without one, and large arrays beside them that take
+        less memory, such as action masks, by the name of the attribute; other arrays are actions, rewards etc.
         """
         with self._lock:
             return self._stats()
 
     def _stats(self) -> BufferStats:
         stats, used = self._arrays.stats(self.size() * self.n_envs), self.size() / self.buffer_size
+        bits = {name: array.stats(used) for name, array in self._packed.items()}
+        other_bytes = self._other_bytes - sum(array.memory_bytes for array in self._packed.values())
         raw_bytes = sum(array.nbytes for array in self._others)
         stats = replace(
-            stats, other_bytes=round(used * self._other_bytes), raw_bytes=stats.raw_bytes + round(used * raw_bytes)
+            stats,
+            fields={**stats.fields, **bits},
+            other_bytes=round(used * other_bytes),
+            raw_bytes=stats.raw_bytes + round(used * raw_bytes),
         )
         return self._memory.stats(stats, self.size(), self._memory_bytes())
 
     @property
+    def _observed(self) -> set[str]:
+        """The attributes that have observations."""
+        return self._arrays.names - self._beside
+
+    @property
     def _others(self) -> list[Any]:
-        """The arrays that are no observations."""
-        kinds, names = (np.ndarray, Column), self._arrays.names
+        """The arrays that are no observations, nor compressed."""
+        kinds, names = (np.ndarray, CodedArray), self._observed
         return [array for name, array in vars(self).items() if isinstance(array, kinds) and name not in names]
+
+    @property
+    def _packed(self) -> dict[str, Bits]:
+        """Those of which each number takes a bit."""
+        return {name: array for name, array in vars(self).items() if isinstance(array, Bits) and array.is_packed}
 
     @property
     def _other_bytes(self) -> int:
         """Their memory, when all of it is written."""
-        return sum(x.memory_bytes if isinstance(x, Column) else x.nbytes for x in self._others)
+        return sum(x.memory_bytes if isinstance(x, (Bits, Column)) else x.nbytes for x in self._others)
 
     @property
     def _n_rows(self) -> int:
@@ -253,7 +305,48 @@ class CompressedBuffer(buffers.BaseBuffer):
 
     def _look(self) -> None:
         """Every few steps, before the next one comes: look at the memory, and free what exceeds the limit."""
+        self._pack()
         self._memory.look(self.size, self._memory_bytes, self._arrays.own_stores, self._stats, self._drop)
+
+    def _pack(self) -> None:
+        """Give large arrays that are no observations a form that takes less memory, if their rows so far suggest it.
+
+        An array that SB3 has made anew has the form again that it had.
+        """
+        n, arrays = self._n_rows, vars(self)
+        if self._options.codec is None or n > MOST_ROWS:
+            return
+        for name in [name for name in arrays if name not in self._observed | self._stay_plain]:
+            if isinstance(arrays[name], Bits) and not arrays[name].is_packed:
+                arrays[name] = arrays[name][...]
+            if not is_large(arrays[name], self.buffer_size) or is_shared(arrays, name):
+                continue
+            array = arrays[name]
+            seen, n_written = newest(array, n), min(n + 1, len(array))  # an ``add`` of a user may come before ours
+            if name in self._bits or (seen.any() and Bits.of(seen)):
+                arrays[name] = Bits.of(array) or array
+            elif array.shape[1] != self.n_envs or array[n_written:].any():
+                pass
+            elif name in self._beside:
+                layout = self._arrays.fields[name].layout
+                if (array.shape[2:], array.dtype) == (layout.shape, layout.dtype):
+                    made = self._arrays.zeros(name, name, len(array), waiting=self._waiting)
+                    made[0] = array[0]
+                    arrays[name] = made
+            elif seen.any() and name not in self._arrays.fields and repeats(seen):
+                self._compress(name, n_written)
+
+    def _compress(self, name: str, n_rows: int) -> None:
+        """Compress an array ``[buffer_size, n_envs, ...]`` that is no observation, of which some rows are written."""
+        array, decide_after = vars(self)[name], self._options.decide_after
+        field = obscodec.Field(array.shape[2:], array.dtype, min_nbytes=0, budget="fast", decide_after=decide_after)
+        store = field.new_store(self._given["threads"])
+        assert store is not None
+        made = obscodec.TensorArray.zeros(array.shape[:2], store, WriteBuffer(store, self.n_envs, self._waiting))
+        for row in range(n_rows):
+            made[row] = array[row]
+        arrays = self._arrays.with_array(name, field, made)
+        vars(self).update({"_arrays": arrays, "_beside": self._beside | {name}, name: made})  # in one step
 
     def _drop(self, n: int) -> None:
         """Drop the oldest ``n`` steps."""
@@ -378,9 +471,10 @@ class CompressedBuffer(buffers.BaseBuffer):
         with self._lock:
             n_steps, arrays, numbers = self._n_rows, {}, {}
             for name, value in vars(self).items():
-                if isinstance(value, Column):
-                    arrays[name] = value.state(n_steps)
-                elif isinstance(value, np.ndarray) and name not in self._arrays.names:
+                if isinstance(value, (Bits, Column)):
+                    is_flat = len(value) != self.buffer_size  # then all of it was written
+                    arrays[name] = value.state(len(value) if is_flat else n_steps)
+                elif isinstance(value, np.ndarray) and name not in self._observed:
                     if value.dtype.hasobject and any(value.flat):
                         what = f"{name} has Python objects, which a snapshot can't have: remove this attribute"
                         raise obscodec.DTypeError(f"{what}; with HerReplayBuffer, leave copy_info_dict out")
@@ -391,16 +485,30 @@ class CompressedBuffer(buffers.BaseBuffer):
                     numbers[name] = value
             dtypes = {key: field.layout.dtype.str for key, field in self._arrays.fields.items()}
             observations = {"observations": self._arrays.state(n_steps), "dtypes": dtypes}
-            return {"arrays": arrays, "numbers": numbers, "n_steps": n_steps, **observations}
+            shape = self.buffer_size, self.n_envs
+            flat = sorted(name for name in self._beside if vars(self)[name].shape[:2] != shape)
+            return {"arrays": arrays, "numbers": numbers, "n_steps": n_steps, **observations, "flat": flat}
 
     def restore(self, state: State) -> None:
         """See ``obscodec.snapshots.Saved``."""
         n_steps = number_of(state, "n_steps", 0, self.buffer_size)
-        self._arrays.restore(part_of(state, "observations", dict), np.arange(n_steps))
+        observations = part_of(state, "observations", dict)
+        for of in part_of(observations, "arrays", list):
+            if (name := of["field"]) not in self._arrays.fields:
+                if np.shape(vars(self).get(name, 0))[:2] != (self.buffer_size, self.n_envs):
+                    raise obscodec.CorruptStream(f"{name!r} is no array [buffer_size, n_envs, ...] of this buffer")
+                self._compress(name, 0)
+        self._arrays.restore(observations, np.arange(n_steps))
         for name, of in part_of(state, "arrays", dict).items():
-            array, items = vars(self)[name], part_of(of, "items", np.ndarray)
+            array = vars(self)[name]
+            if "bits" in of:
+                vars(self)[name] = Bits.restored(of, array)
+                continue
+            items = part_of(of, "items", np.ndarray)
             if isinstance(array, Column):
                 array.restore(of)
+            elif array is None:  # a recurrent rollout has some once it was read
+                vars(self)[name] = items.copy()
             elif items.dtype == array.dtype and items.shape[1:] == array.shape[1:] and len(items) <= len(array):
                 array[: len(items)] = items
             elif items.dtype == array.dtype and items.size == array.size:  # flattened by a rollout buffer
@@ -411,6 +519,8 @@ class CompressedBuffer(buffers.BaseBuffer):
             if type(vars(self)[name]) is not type(number):
                 raise obscodec.CorruptStream(f"{name} is {vars(self)[name]!r}, got {number!r}")
             vars(self)[name] = number
+        for name in self._beside.intersection(state.get("flat", ())):
+            vars(self)[name] = self.swap_and_flatten(vars(self)[name])
         if not 0 <= self.pos <= self.buffer_size:
             raise obscodec.CorruptStream(f"pos is in 0..{self.buffer_size}, got {self.pos}")
 
@@ -422,6 +532,7 @@ class CompressedBuffer(buffers.BaseBuffer):
     def manifest(self) -> State:
         """See ``obscodec.snapshots.Saved``."""
         layouts = {key: field.layout for key, field in self._arrays.fields.items()}
+        layouts |= {name: obscodec.Layout(array.shape[-1:], array.dtype) for name, array in self._packed.items()}
         return self.stats().manifest(layouts, self.size(), self.n_envs)
 
     def __repr__(self) -> str:
@@ -459,7 +570,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         return read() if normalizes or not self._hands_on or is_deferred else self._deferred(read).result()
 
     def _deferred(self, read: Callable[[], Any]) -> DeferredRead:
-        looked_at = [self._arrays.stores.get(key) for key in self._looks_at]
+        looked_at = [self._arrays.stores.get(key) for key in (*self._looks_at, *self._beside)]
         return DeferredRead(read, self._batch_array, partial(self.to_torch, copy=False), looked_at)
 
     def _batch_array(self, store: Store, n: int) -> Any:

@@ -20,7 +20,8 @@ def compressed(buffer_class: type[BaseBuffer]) -> type[CompressedBuffer]:
     Args:
         buffer_class: ``ReplayBuffer``, ``RolloutBuffer`` or a subclass, such as your own. All arrays that its
             constructor makes with ``obs_shape`` at the end are compressed. While the constructor and ``reset`` run,
-            ``obs_shape`` has a 0 in front.
+            ``obs_shape`` has a 0 in front. After some steps, other large arrays ``[buffer_size, n_envs, ...]`` that
+            repeat are compressed, and of two distinct numbers, each takes a bit: assign to them by position.
 
     Returns:
         The subclass, the same one at each call.

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from obscodec import SnapshotError, TensorArray
-from obscodec.columns import Column
+from obscodec.columns import CodedArray
 from obscodec.runtime import temporary_folder
 from obscodec.snapshots import OpenGeneration, named
 
 import obscodec_sb3
 from obscodec_sb3.base import CompressedBuffer
 
-_ARRAYS = np.ndarray, Column, TensorArray
+_ARRAYS = np.ndarray, CodedArray, TensorArray
 
 
 def first_items(path: Path, n: int) -> dict[str, npt.NDArray[np.generic]]:

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from obscodec.arguments import as_count, as_env
 from obscodec.arrays import OPEN_READ
 from obscodec.buffers import LOOK_EVERY, Rearranged
-from obscodec.columns import Column
+from obscodec.columns import CodedArray, Column
 from obscodec.runtime import raise_memory_error, says_memory_error
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of
@@ -30,7 +30,7 @@ from obscodec_sb3.signatures import PrefetchKeywords
 
 _PLAIN = {"actions", "rewards", "dones", "timeouts"}  # the arrays that SB3's ``add`` writes, besides observations
 _CHUNK = 1 << 12  # rows at a time, for the begin of an episode
-_ARRAYS = np.ndarray, Column
+_ARRAYS = np.ndarray, CodedArray
 _EMPTY = "the buffer is empty: add a transition before you sample"
 
 
@@ -110,8 +110,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
         >>> model = DQN("CnnPolicy", "PongNoFrameskip-v4", replay_buffer_class=CompressedReplayBuffer)  # doctest: +SKIP
     """
 
+    _stay_plain = frozenset(_PLAIN)  # DirectAdd finds them
     _stores_next = True
-
     optimize_memory_usage: bool = Setting()  # type: ignore[assignment]  # False: SB3 would read rows of its own layout
     _waiting = 6  # four steps: most observations equal the next ones of the step before, and wait once
     _direct: DirectAdd | None = None
@@ -318,6 +318,8 @@ class CompressedReplayBuffer(CompressedBuffer, ReplayBuffer):
             numbers, observations = rearranged.numbers(rows, self.n_envs), self._arrays.state(self._n_rows)
             others = self._rearranged(numbers)
         made = self._empty_for(n_envs)
+        for name in sorted(self._beside, key=[*self._arrays.fields].index):
+            made._compress(name, 0)
         made._arrays.restore_rearranged(observations, numbers)
         n_rows = len(numbers)
         for name, items in others.items():

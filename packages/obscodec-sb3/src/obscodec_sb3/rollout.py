@@ -80,7 +80,7 @@ class CompressedRolloutBuffer(CompressedBuffer, RolloutBuffer):
             ShapeError: an observation has another shape than the space.
             DTypeError: the dtype of the space would change an observation, by more than rounding floats.
         """
-        if self.pos % LOOK_EVERY == 0 and self.pos >= self._memory.next_look:
+        if self.pos % LOOK_EVERY == 0 and (self.pos == 0 or self.pos >= self._memory.next_look):
             self._look()
         (obs,) = self._steps(obs)
         if self._beginning:  # of episodes, which SB3 does not know of

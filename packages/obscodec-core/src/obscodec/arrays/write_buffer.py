@@ -111,14 +111,14 @@ class WriteBuffer:
                 self._allocate(self._n_rows)
             new = self._n_used if self.waiting else 0
             if new == self._n_rows or len(self.waiting) == self._n_places:
-                self.flush()
+                self._flush()
                 new = 0
             self._rows[new] = tensors  # the row stays free until it is in ``waiting``
             before = self.waiting.get(place)
             if before is not None:  # one array has the observations and the next ones, each step is assigned twice
                 if self._are_same(before, new):
                     return True
-                self.flush()
+                self._flush()
                 new = 0
                 self._rows[new] = tensors
             if new and self._merges and self._are_same(new - 1, new):
@@ -165,9 +165,11 @@ class WriteBuffer:
             HeapFull: the rows do not fit into the store; they go on waiting.
         """
         with self.store.changing:
+            # Where rows go at once by now, none will wait: their memory goes.
+            writer = self._writer or (self._new_writer() if len(self._rows) else None)
             self._flush()
-            if self._writer is not None and self._writer.state.has_replaced:
-                self._let_go(self._writer)
+            if writer is not None and writer.state.has_replaced:
+                self._let_go(writer)
 
     def reserve(self, row: int, n: int) -> None:
         """Make room for a row of each of ``n`` arrays, so that the next :meth:`put` for each of them cannot fail.

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from obscodec.stats import BufferStats, StoreStats
 from obscodec.stores import Store
 
 _COPIED_NBYTES = 1 << 24  # of items that are decoded at a time
+_MOST_SEQUENCES = 1 << 16  # of a store that is read from a file
 _FEW_STEPS, _MANY_ENVS = 64, 16  # a block of each environment would mostly stay open
 
 
@@ -115,8 +117,8 @@ class ArraySet:
             owner = self.owners[field]
             if waiting and self.fields[owner].max_bytes is None and (owner, page) not in self._write_buffers:
                 min_rows = waiting if owner in self._stored_twice else 0
-                made_for = WriteBuffer(store, self.n_envs, min_rows, page * self.n_envs)
-                self._write_buffers[owner, page] = made_for
+                first = page % max(1, _MOST_SEQUENCES // self.n_envs) * self.n_envs
+                self._write_buffers[owner, page] = WriteBuffer(store, self.n_envs, min_rows, first)
             write_buffer = self._write_buffers.get((owner, page)) if waiting else None
             made = TensorArray.zeros((n_steps, self.n_envs), store, write_buffer)
         self._arrays[array, field] = made
@@ -133,6 +135,21 @@ class ArraySet:
         page = self.zeros(f"{field}/{number}", field, n_steps, waiting=waiting, page=number)
         assert isinstance(page, TensorArray)
         return page
+
+    def with_array(self, name: str, field: Field, array: TensorArray) -> Self:
+        """These arrays and one more, ``[n_steps, n_envs, *field_shape]``, with a new field of its name.
+
+        The array has a store of its own, and a write buffer.
+        """
+        made, store = copy(self), array.store
+        made.fields, made.owners = {**self.fields, name: field}, {**self.owners, name: name}
+        made.stores = {**self.stores, name: store}
+        made._rows = {**self._rows, name: ((self.n_envs, *field.layout.shape), field.layout.dtype)}
+        made._write_buffers = dict(self._write_buffers)
+        if array.write_buffer is not None:
+            made._write_buffers[name, 0] = array.write_buffer
+        made._n_waiting, made._arrays = {**self._n_waiting, name: 1}, {**self._arrays, (name, name): array}
+        return made
 
     def step(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None = None) -> Array:
         """``value`` as a step of all environments, or of ``n_envs``, ``[n_envs, *shape]``; see ``Field.fitted``.
@@ -207,14 +224,24 @@ class ArraySet:
         for of in arrays:
             if of["field"] in self._ragged and (of["name"], of["field"]) not in self._arrays:
                 self._ragged[of["field"]].grow(self._ragged[of["field"]].n_pages + 1)
-        if {*of_stores} != own or [(of["name"], of["field"]) for of in arrays] != [*self._arrays]:
+        by_key = {(of["name"], of["field"]): of for of in arrays}
+        if not {*of_stores} <= own or by_key.keys() != self._arrays.keys():
             raise CorruptStream(f"the arrays are {[*self._arrays]}, with stores of {own}, got others")
         for owner, store in self.stores.items():
-            if store is not None and self.owners[owner] == owner:
+            if store is not None and owner in of_stores:
                 store.restore(part_of(of_stores, owner, dict))
-        for of, array in zip(arrays, self._arrays.values(), strict=True):
-            items = array.ids if isinstance(array, TensorArray) else array
-            items[rows] = array_of(of, "items", items.dtype, (len(rows), *items.shape[1:]))
+        plain: list[tuple[TensorArray, Array]] = []  # what a former version has not compressed
+        for key, array in self._arrays.items():
+            was_stored = self.owners[key[1]] in of_stores
+            items = array.ids if was_stored and isinstance(array, TensorArray) else array
+            found = array_of(by_key[key], "items", items.dtype, (len(rows), *items.shape[1:]))
+            if isinstance(items, TensorArray):
+                plain.append((items, found))
+            else:
+                items[rows] = found
+        for k, row in enumerate(rows.tolist() if plain else ()):  # step by step, so that a next observation is known
+            for tensors, found in plain:
+                tensors[row] = found[k]
         for ragged in self._ragged.values():
             ragged.check()
         self.n_samples, self.sample_s = number_of(state, "n_samples"), part_of(state, "sample_s", float)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import among, as_count, as_of, as_option, check_kind, closest, says_arguments, warn
+from obscodec.arguments import among, as_count, as_of, as_option, check_kind, closest, kind_of, says_arguments, warn
 from obscodec.errors import FieldError, ShapeError, SpecError
 from obscodec.layout import ArrayLike, Layout, as_dtype, as_numbers, is_common
 from obscodec.state import State, part_of
@@ -109,7 +109,7 @@ class Field(StoreOptions, _Items):
         """The field whose store keeps this field, None for one of its own."""
         return self.shares if self.next_of is None else self.next_of
 
-    @property
+    @cached_property
     def is_ragged(self) -> bool:
         """Whether its length differs from step to step."""
         return isinstance(self.shape, (list, tuple)) and len(self.shape) > 0 and self.shape[0] is None
@@ -188,6 +188,8 @@ class Field(StoreOptions, _Items):
         """
         if self.is_ragged:
             steps: Any = value
+            if many and not np.iterable(value):
+                raise ShapeError(f"expected an array of steps, got {kind_of(value)}")
             return _each([self._fitted(of, n_envs) for of in steps]) if many else self._fitted(value, n_envs)
         array: Array = as_numbers(value)
         if many and array.ndim == 0:
@@ -206,10 +208,13 @@ class Field(StoreOptions, _Items):
 
     def _fitted(self, value: Any, n_envs: int) -> npt.NDArray[np.object_]:
         """Observations of different lengths, a list or an array of them, or the one of one environment."""
-        axes = len(self.shape)
-        if not isinstance(value, (list, tuple)) or (len(value) and _n_axes(value[0]) < axes):
+        axes, given = len(self.shape), value
+        if not isinstance(value, (list, tuple)):
             value = value if getattr(value, "dtype", None) == np.object_ else as_numbers(value)
-            value = [value] if n_envs == 1 and value.ndim == axes else value
+            if value.ndim == 0:
+                raise ShapeError(f"expected {n_envs} arrays of shape {self.shape}, got {kind_of(given)}")
+        if n_envs == 1 and (not len(value) or _n_axes(value[0]) < axes):
+            value = [value]
         if len(value) != n_envs:
             raise ShapeError(f"expected {n_envs} arrays of shape {self.shape}, got {len(value)}")
         arrays = [as_numbers(array) for array in value]
@@ -220,7 +225,9 @@ class Field(StoreOptions, _Items):
 
 
 def _n_axes(value: Any) -> int:
-    return int(getattr(value, "ndim", None) or np.ndim(value))
+    if isinstance(value, (list, tuple)):
+        return 1 + (_n_axes(value[0]) if len(value) else 0)
+    return int(getattr(value, "ndim", 0))
 
 
 def _each(arrays: Sequence[Any]) -> npt.NDArray[np.object_]:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_flag, as_number, check_kind, says_arguments
+from obscodec.arguments import as_count, as_flag, as_number, check_kind, kind_of, says_arguments
 from obscodec.buffers.drawing import Prioritized, Rng, as_generator, batches_to
 from obscodec.buffers.field import listed
 from obscodec.buffers.ring import RingBuffer
 from obscodec.buffers.side_by_side import check_alike
-from obscodec.errors import FieldError, ShapeError, SlotError
+from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
 from obscodec.fixed import Fixed
 from obscodec.layout import Layout
 from obscodec.runtime import says_errors
@@ -54,7 +54,10 @@ class Mixture:
     shares: Fixed[tuple[float, ...]] = Fixed(_INSTEAD)
 
     def __init__(self, shares: Mapping[RingBuffer, float] | Iterable[tuple[RingBuffer, float]]) -> None:
-        pairs = [*(shares.items() if isinstance(shares, Mapping) else shares)]
+        try:
+            pairs = [(buffer, share) for buffer, share in (shares.items() if isinstance(shares, Mapping) else shares)]
+        except (TypeError, ValueError):
+            raise DTypeError(f"shares are a mapping of buffers to numbers, or pairs, got {kind_of(shares)}") from None
         self.buffers = tuple(buffer for buffer, _ in pairs)
         check_alike(self.buffers, RingBuffer)
         given = [as_number("a share", share, 1) for _, share in pairs]

@@ -51,13 +51,16 @@ class RaggedArray:
     def __setitem__(self, at: Any, observations: Any) -> None:
         """Store ``n`` observations, in a row or in rows and environments ``i64[n]``."""
         n_rows, *shape = self._pages[0].layout.shape
-        lengths = [len(observation) for observation in observations]
-        self.grow(-(-max(lengths) // n_rows))
-        rows = np.zeros((len(lengths), self.n_pages * n_rows, *shape), self._pages[0].dtype)
-        for row, observation, length in zip(rows, observations, lengths, strict=True):
-            row[:length] = observation
-        tensors = rows.reshape(len(lengths), self.n_pages, n_rows, *shape)
-        for k, page in enumerate(self._pages):
+        lengths = np.array([len(observation) for observation in observations], np.int32)
+        of_row = np.maximum(lengths, self._lengths[at])  # and of what it had: pages behind those are zeros already
+        n_pages = -(-int(of_row.max(initial=0)) // n_rows)
+        self.grow(n_pages)
+        rows = np.zeros((len(lengths), n_pages * n_rows, *shape), self._pages[0].dtype)
+        for row, observation in zip(rows, observations, strict=True):
+            row[: len(observation)] = observation
+        tensors = rows.reshape(len(lengths), n_pages, n_rows, *shape)
+        self._lengths[at] = of_row  # an interrupt leaves no page that the next observation here would not replace
+        for k, page in enumerate(self._pages[:n_pages]):
             page[at] = tensors[:, k]
         self._lengths[at] = lengths
 

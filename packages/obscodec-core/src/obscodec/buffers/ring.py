@@ -1022,8 +1022,8 @@ class RingBuffer:
         for name in [*self.stack, *(name for name, _ in flags)]:
             if not isinstance(name, str) or name not in self.fields:
                 raise no_field(name, self.fields)
-            if self.fields[name].is_ragged:
+            if name in self.stack and self.fields[name].is_ragged:
                 raise FieldError(f"{name!r} has another length in each step: leave it out of stack")
         for name, argument in flags:
             if self._set.fields[name].layout != Layout((), np.bool_):
-                raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self._set.fields[name].layout}")
+                raise DTypeError(f"{argument} takes a field bool[], {name!r} is {self.fields[name].described}")

@@ -220,11 +220,12 @@ class StepReader:
             if isinstance(array, RaggedArray):
                 picked[name] = array.select(rows, envs, real)
                 continue
-            items = array.ids if isinstance(array, TensorArray) else array
+            is_stored = isinstance(array, TensorArray)
+            items = array.ids if is_stored else array
             found = np.asarray(items[rows, envs]) if name not in self._stacks else self._stacked(span, name, at, envs)
             if real is not None:
                 found[~real] = 0  # zeros, or the id of the zero tensor
-            if isinstance(array, TensorArray):
+            if is_stored:
                 if array.store not in guards:
                     guards[array.store] = array.store.guard()
                 found = Selection(array.store, found, guards[array.store])

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from obscodec.columns.coded_array import CodedArray, Numbers
 from obscodec.columns.items import N_WORDS, UNKNOWN, VALUES
 from obscodec.errors import CorruptStream
 from obscodec.state import State, array_of, check_range, part_of
@@ -20,10 +20,8 @@ from obscodec.state import State, array_of, check_range, part_of
 _MOST = 256  # values that a byte can name
 _CHUNK = 1 << 13  # items
 
-Numbers = npt.NDArray[Any]
 
-
-class Column(NDArrayOperatorsMixin):
+class Column(CodedArray):
     """An array that keeps a code of one byte for each item, as long as it has at most 256 distinct numbers.
 
     Numbers that differ in a bit are distinct, such as 0.0 and -0.0. With more of them, the array keeps the numbers:
@@ -104,28 +102,6 @@ class Column(NDArrayOperatorsMixin):
         new[...] = value
         encoded = self._encoded(new)
         self._kept[0][index] = encoded
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Numbers:
-        if copy is False:
-            raise ValueError("a Column can't be read without a copy")
-        numbers: Numbers = self[...]
-        return np.array(numbers, dtype) if copy else np.asarray(numbers, dtype)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        out = kwargs.get("out", ())
-        inputs = tuple(x[...] if isinstance(x, Column) else x for x in inputs)
-        if out:
-            kwargs["out"] = tuple(np.array(x) if isinstance(x, Column) else x for x in out)
-        result = getattr(ufunc, method)(*inputs, **kwargs)
-        for array, changed in zip(out, kwargs.get("out", ()), strict=True):
-            if isinstance(array, Column):
-                array[...] = changed
-        return out[0] if len(out) == 1 else result
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self[...], name)  # of an array that can only be read
 
     def __repr__(self) -> str:
         return f"Column(shape={self.shape}, dtype={self.dtype})"

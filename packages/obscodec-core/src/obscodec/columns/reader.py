@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from obscodec.columns.column import Column, Numbers
+from obscodec.columns.coded_array import Numbers
+from obscodec.columns.column import Column
 from obscodec.columns.items import (
     IN_ROW,
     ITEM_NBYTES,

@@ -9,7 +9,6 @@ Any test runner that calls methods named ``test_*`` will do. A law calls what us
 """
 
 from obscodec.testing.codec_contract import CodecContract
-from obscodec.testing.device_contract import DeviceContract
 from obscodec.testing.store_contract import StoreContract
 
-__all__ = ["CodecContract", "DeviceContract", "StoreContract"]
+__all__ = ["CodecContract", "StoreContract"]

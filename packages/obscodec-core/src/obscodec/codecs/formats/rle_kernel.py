@@ -35,7 +35,7 @@ def encode_items(rows: Rows, width_bits: int, out: Bytes, lengths: Ints, scratch
     """Write the streams of ``rows``, of elements of ``1 << width_bits`` bytes, and their ``lengths``, ``i64[n]``."""
     nbytes, width, here = rows.shape[1], 1 << width_bits, address(out)
     for i in range(len(rows)):
-        item, at, count = address(rows) + i * nbytes, 0, 0
+        item, at, count = address(rows) + i * nbytes, signed(0), 0
         lengths_at, values_at = address(scratch), address(scratch) + nbytes + _SLACK
         n_bytes = 0  # of lengths and values
         while at < nbytes and n_bytes <= nbytes:

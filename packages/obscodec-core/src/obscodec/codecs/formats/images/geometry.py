@@ -183,16 +183,26 @@ def put_frame(work: int, frame: int, geometry: Geometry) -> int:
 @compiled
 def get_frame(work: int, frame: int, geometry: Geometry) -> int:
     """The inverse of :func:`put_frame`."""
-    width = geometry.width
-    for c in range(geometry.n_channels):
-        plane = work + c * geometry.plane_nbytes + geometry.stride + SIDE
-        channel = frame + geometry.channel_step * (1 - c if geometry.n_channels == 3 and c < 2 else c)
-        for y in range(geometry.height):
-            source, target = plane + y * geometry.stride, channel + y * geometry.row_step
-            if geometry.pixel_step == 1:
-                copy(target, source, width)
-            else:
-                row, pixels = bytes_at(source, (width,)), bytes_at(target, (geometry.pixel_step * width,))
-                for x in range(unsigned(width)):
-                    pixels[unsigned(geometry.pixel_step) * x] = row[x]
+    width, plane_nbytes = geometry.width, geometry.plane_nbytes
+    for y in range(geometry.height):
+        source, target = work + (y + 1) * geometry.stride + SIDE, frame + y * geometry.row_step
+        if geometry.n_channels == 1:
+            copy(target, source, width)
+        elif geometry.n_channels == 2:
+            low, high = bytes_at(source, (width,)), bytes_at(source + plane_nbytes, (width,))
+            pixels = bytes_at(target, (2 * width,))
+            for x in range(unsigned(width)):
+                pixels[unsigned(2) * x] = low[x]
+                pixels[unsigned(2) * x + unsigned(1)] = high[x]
+        elif geometry.pixel_step == 1:
+            copy(target + geometry.channel_step, source, width)
+            copy(target, source + plane_nbytes, width)
+            copy(target + 2 * geometry.channel_step, source + 2 * plane_nbytes, width)
+        else:
+            green, pixels = bytes_at(source, (width,)), bytes_at(target, (3 * width,))
+            red, blue = bytes_at(source + plane_nbytes, (width,)), bytes_at(source + 2 * plane_nbytes, (width,))
+            for x in range(unsigned(width)):
+                pixels[unsigned(3) * x] = red[x]
+                pixels[unsigned(3) * x + unsigned(1)] = green[x]
+                pixels[unsigned(3) * x + unsigned(2)] = blue[x]
     return OK

@@ -18,7 +18,7 @@ from obscodec.kernels import (
     signed,
     store_u8,
     store_u16,
-    store_u64,
+    store_u32,
     unsigned,
 )
 from obscodec.segments import Bytes, Ints
@@ -29,7 +29,7 @@ Keys = npt.NDArray[np.int64]
 _MULTIPLIER: Final = 0x9E3779B1
 _EMPTY: Final = -1
 _KEY_BITS: Final = 24
-_NONE: Final = 1 << 50  # a bit that neither a key has, nor one key above another
+_NONE: Final = 1 << 50  # a bit that no key has
 _BRIGHTNESS: Final = (3, 6, 1)  # of red, green and blue, roughly
 
 
@@ -158,12 +158,12 @@ def get_colours(work: int, frame: int, geometry: Geometry, plane: Geometry, scra
                 at += 2
                 pixel += 2
         elif geometry.pixel_step == 3:
-            for _ in range(geometry.width - 1 >> 1):
-                pair = unsigned(palette[load_u8(at)]) | unsigned(palette[load_u8(at + 1)]) << unsigned(_KEY_BITS)
-                all_bits |= pair
-                store_u64(pixel, pair)  # the pixel behind them is written later
-                at += 2
-                pixel += 6
+            for _ in range(geometry.width - 1):
+                key = unsigned(palette[load_u8(at)])
+                all_bits |= key
+                store_u32(pixel, key)  # the pixel behind it is written later
+                at += 1
+                pixel += 3
         for place in range(at, end):
             key = unsigned(palette[load_u8(place)])
             all_bits |= key
@@ -175,7 +175,7 @@ def get_colours(work: int, frame: int, geometry: Geometry, plane: Geometry, scra
 
 def palette_of(keys: Keys) -> Keys:
     """The key of each place, ``i64[256]``; the others are no keys, which :func:`get_colours` finds."""
-    palette: Keys = np.full(N_COLOURS, _NONE | _NONE >> _KEY_BITS)
+    palette: Keys = np.full(N_COLOURS, _NONE)
     palette[: len(keys)] = keys
     return palette
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-
 from obscodec.codecs import new_codec
 from obscodec.devices import Backend, backend
 from obscodec.errors import DTypeError, ShapeError, SpecError
