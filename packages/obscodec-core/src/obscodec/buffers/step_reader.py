@@ -188,10 +188,10 @@ class StepReader:
     def n_inside(self, span: Span, n: int, steps: Ints, envs: Ints) -> Ints:
         """``i64[...]``, 1 to ``n``: how many of the ``n`` steps up to each are stored and of its episode."""
         before, envs = steps[..., None] - np.arange(1, n), envs[..., None]
-        is_stored = before >= of_envs(span.earliest, envs)
-        if is_stored.all():
+        if isinstance(span.earliest, int) and steps.min(initial=span.n) - n >= span.earliest:  # as in most batches
             goes_on = ~self.ends(span, before, envs)
         else:
+            is_stored = before >= of_envs(span.earliest, envs)
             goes_on = is_stored & ~self.ends(span, np.where(is_stored, before, steps[..., None]), envs)
         n_inside: Ints = 1 + np.logical_and.accumulate(goes_on, axis=-1).sum(axis=-1)
         return n_inside
