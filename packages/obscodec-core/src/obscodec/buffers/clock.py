@@ -73,9 +73,8 @@ class Clock:
         """Which steps there are now."""
         end, first = self.appended, self.first
         if isinstance(end, int) and isinstance(first, int):  # at once: each draw begins with it
-            begin = max(first, end - self.capacity)
-            earliest = greater(self.earliest, end - self.n_rows + 1)
-            return Span(begin, end - begin, self._n_envs, 0, earliest - begin, seams)
+            at = max(first, end - self.capacity)
+            return Span(at, end - at, self._n_envs, 0, greater(self.earliest, end - self.n_rows + 1) - at, seams)
         n, oldest = len(self), self.oldest
         earliest, begin = greater(self.earliest, self.appended - self.n_rows + 1), self.appended - n
         return Span(begin, n, self._n_envs, oldest - begin, earliest - begin, seams)
