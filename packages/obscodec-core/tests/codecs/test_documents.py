@@ -37,6 +37,7 @@ def test_the_packed_example_is_what_is_read() -> None:
 def test_every_file_of_a_format_has_an_example() -> None:
     described = {path.stem for path in FORMATS.glob("*.md")} - {
         "README",
+        "batch",
         "checkpoint",
         "encoded-tensor",
         "packed",
