@@ -9,7 +9,7 @@ one thread. Processor time is that of the process, which is owner and reader in 
 
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,17 @@ def measured(ring: RingBuffer, n_rounds: int) -> list[float]:
     return [float(median) for median in np.median(found, axis=0)]
 
 
+def sets(n: int, n_textured: int) -> Iterator[tuple[str, npt.NDArray[np.uint8], int]]:
+    """Each set with its name, and how many frames a stack has."""
+    for game in ("MsPacman", "Pong"):
+        yield f"{game}, 4x84x84", played(game, n, 0), 4
+    for name in ("doom_home_native", "doom_home_near", "doom_home"):
+        frames = recorded(name).frames[:n_textured]
+        yield f"VizDoom, {name}, {'x'.join(map(str, frames.shape[1:]))}", frames, 1
+
+
 def main(n: int = 100_000, n_textured: int = 20_000, n_rounds: int = 40) -> None:
-    """Measure, print, write."""
+    """Measure, print, and write after each set."""
     lines = ["# Batches for another process", ""]
     lines += [f"- {what}: {text}" for what, text in circumstances("textured", _PACKAGES).items()]
     lines += ["", f"Batches of {_BATCH} transitions; medians of {n_rounds}, of processor time in ms, one thread.", ""]
@@ -85,11 +94,7 @@ def main(n: int = 100_000, n_textured: int = 20_000, n_rounds: int = 40) -> None
         "| observations | codec | message, kB | decoded, kB | % | owner | owner decodes | reader | reader unpickles |"
     ]
     lines += ["| --- | --- |" + " ---: |" * 7]
-    sets = {f"{game}, 4x84x84": (played(game, n, 0), 4) for game in ("MsPacman", "Pong", "Breakout")}
-    for name in ("doom_home_native", "doom_home_near", "doom_home"):
-        frames = recorded(name).frames[:n_textured]
-        sets[f"VizDoom, {name}, {'x'.join(map(str, frames.shape[1:]))}"] = frames, 1
-    for name, (frames, stack) in sets.items():
+    for name, frames, stack in sets(n, n_textured):
         ring = ring_of(frames, stack)
         message, plain, owner, before, reader, reader_before = measured(ring, n_rounds)
         spec = f"`{ring.stats().fields['obs'].codec}`".replace("|", "\\|")  # type: ignore[union-attr]
@@ -97,7 +102,7 @@ def main(n: int = 100_000, n_textured: int = 20_000, n_rounds: int = 40) -> None
         times = " | ".join(f"{ms:.1f}" for ms in (owner, before, reader, reader_before))
         lines.append(f"| {name}, {len(ring):,} | {spec} | {numbers} | {times} |")
         print(lines[-1], flush=True)
-    _RESULTS.write_text("\n".join(lines) + "\n")
+        _RESULTS.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
