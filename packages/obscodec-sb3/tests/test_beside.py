@@ -97,7 +97,9 @@ class Hindsight(Extra, HerReplayBuffer):
         super().add(obs, next_obs, action, reward, done, infos)
 
 
-class Rollout(Extra, RolloutBuffer):
+class OfRollout(Extra):
+    """What both rollout buffers do with their arrays."""
+
     def reset(self):
         super().reset()
         self.make()
@@ -117,26 +119,12 @@ class Rollout(Extra, RolloutBuffer):
         return (super()._get_samples(batch_inds, env), *map(self.to_torch, parts))
 
 
-class Mine(compressed(RolloutBuffer), Extra):
+class Rollout(OfRollout, RolloutBuffer):
+    pass
+
+
+class Mine(OfRollout, compressed(RolloutBuffer)):
     """A subclass of a compressed class, which makes its arrays last."""
-
-    def reset(self):
-        super().reset()
-        self.make()
-
-    def add(self, *args, extra):
-        self.put(extra)
-        super().add(*args)
-
-    def get(self, batch_size=None):
-        if not self.generator_ready:
-            for name in ("goals", "choices", "flags", "signs"):
-                setattr(self, name, self.swap_and_flatten(getattr(self, name)))
-        yield from super().get(batch_size)
-
-    def _get_samples(self, batch_inds, env=None):
-        parts = [getattr(self, name)[batch_inds] for name in ("goals", "choices", "flags", "signs")]
-        return (super()._get_samples(batch_inds, env), *map(self.to_torch, parts))
 
 
 def pair(stock, ours=None, **options):

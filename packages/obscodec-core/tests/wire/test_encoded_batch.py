@@ -1,16 +1,19 @@
 """An encoded batch decodes elsewhere to what its owner would decode, in few bytes; a strange message does no harm."""
 
+import gc
 import zlib
 
 import ml_dtypes
 import numpy as np
 import pytest
 from atari_frames import frames
-from obscodec import AutoStore, CorruptStream, Field, FrameStore, Layout, RingBuffer
+from obscodec import AutoStore, CorruptStream, Field, FrameStore, Layout, RingBuffer, SpecError
 from obscodec.arrays import DeferredRead, TensorArray
+from obscodec.stores import Store
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
-from obscodec.wire import EncodedBatch, Received, Sent
+from obscodec.trees import format_arrays
+from obscodec.wire import EncodedBatch, Received, Sent, encoded_batch
 
 HEAD = 10  # bytes
 
@@ -199,3 +202,69 @@ def test_what_is_no_message_is_refused(ring):
         EncodedBatch.from_bytes(message[:4] + b"\x02" + message[5:])
     with pytest.raises(CorruptStream):
         EncodedBatch.from_bytes(message, max_bytes=1000)
+
+
+def without_memory(*_):
+    raise MemoryError
+
+
+def test_a_message_that_fails_has_sent_and_brought_nothing(ring, monkeypatch):
+    sent, received, batch = Sent(), Received(), ring.sample(20, 0, to="encoded")
+    monkeypatch.setattr(encoded_batch, "format_arrays", without_memory)
+    with pytest.raises(MemoryError):
+        batch.to_bytes(sent)
+    monkeypatch.undo()
+    message = batch.to_bytes(sent)
+    monkeypatch.setattr(encoded_batch, "_check", without_memory)
+    with pytest.raises(MemoryError):
+        EncodedBatch.from_bytes(message, received)
+    monkeypatch.undo()
+    equal(EncodedBatch.from_bytes(message, received).read(), ring.sample(20, 0))
+    later = ring.sample(20, 1, to="encoded").to_bytes(sent)
+    assert len(later) < len(message)
+    equal(EncodedBatch.from_bytes(later, received).read(), ring.sample(20, 1))
+
+
+def test_a_log_has_no_number_of_one_that_is_gone():
+    rng, sent, received = np.random.default_rng(0), Sent(), Received()
+    arrays = []
+    for k in range(4):
+        store = FrameStore(Layout((24, 24), np.uint8), codec="zstd:3", block_frames=1)
+        tensors = rng.integers(0, 2, (300, 24, 24), np.uint8) * np.uint8(1 + k)
+        ids = store.append(tensors)
+        store.log.train()
+        arrays = [*arrays[-1:], (TensorArray(np.append(ids, store.append(tensors[::-1])), store), tensors)]
+        del store, ids
+        gc.collect()
+        for array, wanted in arrays:
+            message = EncodedBatch.of(DeferredRead(lambda array=array: array[::7])).to_bytes(sent)
+            whole = np.concatenate([wanted, wanted[::-1]])
+            assert np.array_equal(EncodedBatch.from_bytes(message, received).read(), whole[::7])
+
+
+class Plain(FrameStore):
+    """A store of somebody else, which does not say how its tensors are stored."""
+
+    parts = Store.parts
+
+
+def test_a_store_that_does_not_say_how_it_keeps_tensors_decodes_them():
+    store, rng = Plain(Layout((6, 5), np.float32)), np.random.default_rng(0)
+    tensors = rng.normal(size=(40, 6, 5)).astype(np.float32)
+    array = TensorArray(store.append(tensors), store)
+    message = EncodedBatch.of(DeferredRead(lambda: array[3::2])).to_bytes()
+    assert np.array_equal(EncodedBatch.from_bytes(message).read(), tensors[3::2])
+
+
+@pytest.mark.parametrize(
+    "values", ["[]", "7", '{"leaves": [7]}', '{"leaves": [{"parts": "x"}]}', "[" * 5000, "{}", '{"leaves": [[]]}']
+)
+def test_values_of_another_kind_are_refused(values):
+    content = format_arrays({"$values": np.frombuffer(values.encode(), np.uint8)})
+    with pytest.raises(CorruptStream):
+        EncodedBatch.from_bytes(with_checksum(content))
+
+
+def test_nothing_is_converted_that_is_not_decoded(ring):
+    with pytest.raises(SpecError, match="leave it out"):
+        ring.sample(3, to="encoded", convert=list)

@@ -14,7 +14,7 @@ from obscodec.arrays import DeferredRead, Selection, TensorArray
 from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, batches_to, of_envs
 from obscodec.buffers.field import Array, Field, is_among, lengths_of, no_field
 from obscodec.buffers.ragged_array import RaggedArray
-from obscodec.errors import FieldError, ShapeError, SlotError
+from obscodec.errors import FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Bools, Ints
 from obscodec.stores import Guard, Store, new_batch
 from obscodec.wire import EncodedBatch
@@ -249,6 +249,8 @@ class StepReader:
         if n_step is gamma is to is convert is None:
             return self.choose
         is_encoded = isinstance(to, str) and to == "encoded"
+        if is_encoded and convert is not None:
+            raise SpecError("nothing is decoded that convert could be called with: leave it out, or to='encoded'")
         batches = batches_to(None if is_encoded else to, convert)
         n_steps = None if n_step is None and gamma is None else NStep.of(n_step, gamma, reward)
         if n_steps is not None:

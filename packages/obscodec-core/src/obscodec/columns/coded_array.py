@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,33 @@ Numbers = npt.NDArray[Any]
 
 
 class CodedArray(NDArrayOperatorsMixin):
-    """Behaves like a plain array, except that a part of it is a copy, which can only be read."""
+    """Behaves like a plain array, except that a part of it is a copy, which can only be read.
+
+    Attributes:
+        dtype: the dtype of the numbers.
+    """
+
+    dtype: np.dtype[Any]
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of its axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of its items."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the plain array."""
+        return self.size * self.dtype.itemsize
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any: ...

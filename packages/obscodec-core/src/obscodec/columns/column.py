@@ -61,21 +61,6 @@ class Column(CodedArray):
         return self._kept[0].shape
 
     @property
-    def ndim(self) -> int:
-        """The number of its axes."""
-        return self._kept[0].ndim
-
-    @property
-    def size(self) -> int:
-        """The number of its items."""
-        return self._kept[0].size
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the plain array."""
-        return self.size * self.dtype.itemsize
-
-    @property
     def memory_bytes(self) -> int:
         """Bytes of its memory, once all of it is written."""
         return self._kept[0].nbytes

@@ -85,7 +85,7 @@ class _Reading:
     """Held by all who decode streams without the lock: as long as it lives, no codec that they need is forgotten."""
 
 
-_Located = tuple[npt.NDArray[np.int64], Segments, Rows, _Reading]
+Located = tuple[Segments, Ints, Ints, Ints, Rows, _Reading]
 
 
 class FrameLog:
@@ -389,28 +389,25 @@ class FrameLog:
             located = self._locate(ids, self.stacks)
         self._decode(located, rows, threads)
 
-    def located(self, ids: Ints) -> tuple[Segments, Ints, Ints, Ints, Rows, object]:
+    def located(self, ids: Ints) -> Located:
         """The blocks that have the frames of stacks ``i64[n]``, the first three of ``Wanted``, and the references.
 
         As long as the last value lives, no codec of these blocks is forgotten. See :meth:`read` for errors.
         """
         with self.lock:
-            found, streams, references, reading = self._locate(ids, self.stacks)
-        n = len(ids) * self.stacks.depth
-        return streams, found[STARTS, : len(streams) + 1], found[PLACES, :n], found[ORDER, :n], references, reading
+            return self._locate(ids, self.stacks)
 
-    def _locate(self, ids: Ints, stacks: StackTable) -> _Located:
+    def _locate(self, ids: Ints, stacks: StackTable) -> Located:
         """Where the frames of stacks are, for :meth:`_decode` without the lock."""
         found, streams = self._find(ids, stacks)
         references = self.open.reference_frames[: self.open.n_reference_frames]
         self._reading = ref(reading := self._reading() or _Reading())
-        return found, streams, references, reading
+        n = len(ids) * stacks.depth
+        return streams, found[STARTS, : len(streams) + 1], found[PLACES, :n], found[ORDER, :n], references, reading
 
-    def _decode(self, located: _Located, rows: Rows, threads: int) -> None:
-        found, streams, references, _ = located
-        n, n_blocks = len(rows), len(streams)
-        wanted = Wanted(found[STARTS, : n_blocks + 1], found[PLACES, :n], found[ORDER, :n], rows)
-        self.coder.read(streams, wanted, references, threads)
+    def _decode(self, located: Located, rows: Rows, threads: int) -> None:
+        streams, starts, places, targets, references, _ = located
+        self.coder.read(streams, Wanted(starts, places, targets, rows), references, threads)
 
     def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""

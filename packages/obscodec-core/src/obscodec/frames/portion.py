@@ -20,6 +20,7 @@ from obscodec.statuses import check
 from obscodec.streams import MAX_REFERENCES, read_versions
 
 Coder = BlockCoder[BytesCodec] | BlockCoder[Codec]
+_Key = tuple[int, str, Layout, int]  # the number of a log, the codec, a frame, how many are in a block
 
 _MOST_LOGS, _MOST_VERSIONS = 1 << 10, 1 << 20
 _MOST_FRAMES = 1 << 16  # of a block that is sent
@@ -33,7 +34,17 @@ class Sent:
 
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[FrameLog, int] = WeakKeyDictionary()
-        self._known: dict[int, tuple[int, frozenset[int]]] = {}
+        self._known: dict[int, tuple[int, frozenset[int]]] = {}  # a number is never used again
+
+    def copy(self) -> Sent:
+        """The same, to which a message adds, until it is whole."""
+        made = Sent()
+        made._numbers, made._known = self._numbers.copy(), dict(self._known)
+        return made
+
+    def take_over(self, other: Sent) -> None:
+        """Know what a :meth:`copy` does."""
+        vars(self).update(vars(other))
 
     def unsent_nbytes(self, portion: Portion) -> int:
         """The bytes of the reference frames among the :meth:`news`."""
@@ -44,9 +55,9 @@ class Sent:
         """What else decodes a portion, and was not sent; it counts as sent from now on."""
         if portion.log is None:
             return {"log": 0}
-        log = self._numbers.setdefault(portion.log, len(self._numbers) + 1)
+        log = self._numbers.setdefault(portion.log, len(self._known) + 1)
         n_known, versions = self._known.get(log, _NOTHING)
-        wanted = {*portion.versions[portion.versions > 0].tolist()}
+        wanted = {*_versions(portion.blocks).tolist()} - {0}
         new, references = sorted(wanted - versions), portion.references[n_known:]
         self._known[log] = n_known + len(references), versions | wanted
         dictionaries = Segments.of([portion.coder.codecs[version].dictionary for version in new])
@@ -63,7 +74,17 @@ class Received:
     """What was received of logs that are elsewhere, in the order of the messages. For one thread."""
 
     def __init__(self) -> None:
-        self._coders: dict[tuple[int, str, Layout, int], tuple[Coder, Rows]] = {}
+        self._coders: dict[_Key, tuple[Coder, Rows]] = {}
+
+    def copy(self) -> Received:
+        """The same, to which a message adds, until it is whole."""
+        made = Received()
+        made._coders = dict(self._coders)
+        return made
+
+    def take_over(self, other: Received) -> None:
+        """Know what a :meth:`copy` does."""
+        self._coders = other._coders
 
     def coder(self, news: State, spec: str, frame: Layout, block_frames: int) -> tuple[Coder, Rows]:
         """What decodes blocks, with its reference frames, after some :meth:`Sent.news`.
@@ -91,7 +112,7 @@ class Received:
             if len(versions) and coder.versions is None:
                 raise CorruptStream(f"{spec!r} has no dictionaries")
             if coder.versions is not None:
-                coder.versions.add(versions, dictionaries)
+                coder.versions.add(versions, dictionaries)  # twice does nothing
         if len(self._coders) > _MOST_LOGS:
             raise CorruptStream(f"messages are of more than {_MOST_LOGS} logs")
         self._coders[key] = coder, references
@@ -110,7 +131,6 @@ class Portion(NamedTuple):
         places: ``i64[n]``.
         targets: ``i64[n]``.
         references: ``u8[n_references, nbytes]``, what patches may begin with.
-        versions: ``i64[n_blocks]``, which codec of the coder has compressed each block; 0 for none.
         log: what has the references and codecs, None if there are none.
         held: as long as it lives, ``log`` does not forget what decodes the blocks.
     """
@@ -123,26 +143,21 @@ class Portion(NamedTuple):
     places: Ints
     targets: Ints
     references: Rows
-    versions: Ints
     log: FrameLog | None
     held: object
 
     @classmethod
     def of(cls, log: FrameLog, frame: Layout, ids: Ints) -> Self:
         """The frames, of a layout, of stacks ``i64[n]`` of a log; see ``FrameLog.read`` for errors."""
-        blocks, starts, places, targets, references, reading = log.located(ids)
-        versions = _versions(blocks)
-        return cls(
-            log.coder, frame, log.block_frames, blocks, starts, places, targets, references, versions, log, reading
-        )
+        blocks, starts, places, targets, references, held = log.located(ids)
+        return cls(log.coder, frame, log.block_frames, blocks, starts, places, targets, references, log, held)
 
     @classmethod
     def plain(cls, frame: Layout, frames: npt.NDArray[np.generic]) -> Self:
         """Frames ``[n, *shape]`` that no log has."""
         n, blocks = len(frames), _plain(frame.rows(frames))
         coder, none = new_coder(_ALONE, frame, 1), np.zeros((1, frame.nbytes), np.uint8)
-        zeros = np.zeros(n, np.int64)
-        return cls(coder, frame, 1, blocks, np.arange(n + 1), zeros, np.arange(n), none, zeros, None, None)
+        return cls(coder, frame, 1, blocks, np.arange(n + 1), np.zeros(n, np.int64), np.arange(n), none, None, None)
 
     def read(self, rows: Rows, threads: int) -> None:
         """Decode the frames into ``u8[n, nbytes]``; CorruptStream if a block is damaged."""
@@ -168,8 +183,8 @@ class Portion(NamedTuple):
         }
         spec = _ALONE if self.coder.patches else self.coder.spec
         coder = new_coder(spec, self.frame, 1)
-        versions, sealed = coder.seal(_plain(rows))
-        alone = self._replace(coder=coder, blocks=sealed, versions=versions, log=None, held=None, **more)
+        _, sealed = coder.seal(_plain(rows))
+        alone = self._replace(coder=coder, blocks=sealed, log=None, held=None, **more)
         return alone if sealed.nbytes < nbytes else self
 
     def state(self, sent: Sent) -> State:
@@ -207,8 +222,7 @@ class Portion(NamedTuple):
         if falls.any() or not np.array_equal(np.sort(targets), np.arange(n)):
             raise CorruptStream("frames are not in the order of their blocks, or have no rows of theirs")
         coder, references = received.coder(state, part_of(state, "spec", str), frame, block_frames)
-        versions = _versions(blocks)
-        return cls(coder, frame, block_frames, blocks, starts, places, targets, references, versions, None, None)
+        return cls(coder, frame, block_frames, blocks, starts, places, targets, references, None, None)
 
 
 def _versions(blocks: Segments) -> Ints:

@@ -137,15 +137,15 @@ class TrainedCodecs(Generic[C]):
 
     def add(self, versions: Ints, dictionaries: Segments) -> None:
         """Have codecs with dictionaries that were trained elsewhere, by version, or CorruptStream."""
-        codec = self.by_version[self.newest]
         try:
-            more = {
-                version: codec.with_dictionary(dictionary.tobytes())
-                for version, dictionary in zip(versions.tolist(), dictionaries, strict=True)
-            }
+            self.by_version = self.by_version | self._with(versions, dictionaries)
         except SpecError as error:
             raise CorruptStream(f"a codec has no such dictionary: {error}") from error
-        self.by_version = self.by_version | more
+
+    def _with(self, versions: Ints, dictionaries: Segments) -> dict[int, C]:
+        """Codecs like the newest one, with dictionaries, by version."""
+        codec, numbers = self.by_version[self.newest], versions.tolist()
+        return {n: codec.with_dictionary(of.tobytes()) for n, of in zip(numbers, dictionaries, strict=True)}
 
     def state(self) -> State:
         """The dictionaries, and what was learned for the next one: see ``obscodec.state``."""
@@ -179,11 +179,7 @@ class TrainedCodecs(Generic[C]):
         check_range("versions", versions, 1, _MOST_VERSIONS)
         if newest not in versions or not isinstance(first_ratio, (float, NoneType)):
             raise CorruptStream("codecs that learn have other dictionaries, samples or ratios")
-        codec = self.by_version[self.newest].with_dictionary(b"")
-        self.by_version = {
-            version: codec.with_dictionary(dictionary.tobytes())
-            for version, dictionary in zip(versions.tolist(), dictionaries, strict=True)
-        }
+        self.by_version = self._with(versions, dictionaries)
         self.newest, self.learning = newest, part_of(state, "learning", bool)
         self._ratios.extend(ratios.tolist())
         self._first_ratio = first_ratio

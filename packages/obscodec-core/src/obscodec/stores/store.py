@@ -114,9 +114,12 @@ class Store(IdExchange):
             DTypeError: ``out`` is no such array.
         """
 
-    @abstractmethod
     def parts(self, ids: Ints) -> list[StoredPart]:
-        """Tensors as they are stored, to be decoded elsewhere; together they have all places ``0..n-1``."""
+        """Tensors as they are stored, to be decoded elsewhere; together they have all places ``0..n-1``.
+
+        A store that does not say how decodes them.
+        """
+        return [StoredPart.plain(np.arange(len(ids)), self.layout, self.read(ids))]
 
     def _read_via_host(self, ids: Ints, out: Any) -> None:
         """:meth:`read_into` for an array on a GPU: decode on the CPU, and copy the tensors to the GPU."""

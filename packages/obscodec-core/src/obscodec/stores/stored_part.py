@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,11 @@ class StoredPart(NamedTuple):
     narrow: Any
     stack: FrameStack | None
     portion: Portion
+
+    @classmethod
+    def plain(cls, places: Ints, layout: Layout, tensors: npt.NDArray[np.generic]) -> Self:
+        """Tensors ``[n, *shape]`` that no log has."""
+        return cls(places, None, None, Portion.plain(layout, tensors))
 
     def at(self, places: Ints) -> StoredPart:
         """The same tensors among those of a larger batch, in which these have ``places``."""

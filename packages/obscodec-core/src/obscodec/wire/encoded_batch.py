@@ -29,6 +29,8 @@ _NAME = b"obsb"
 _VALUES = "$values"  # no part of a state has this name
 _SELECTED: Final = {"$store", "begin", "chosen", "longest"}  # see ``DeferredRead.undecoded``
 MAX_BYTES = 1 << 30
+# What values of another kind raise, or JSON that is nested too deeply.
+_OF_OTHERS = struct.error, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 
 
 class _Leaf(NamedTuple):
@@ -90,18 +92,21 @@ class EncodedBatch:
         Raises:
             CorruptStream: a stored block is damaged.
         """
-        sent = Sent() if sent is None else sent
+        told = Sent() if sent is None else sent.copy()  # what fails has sent nothing
         leaves: list[State] = []
         for leaf in self._leaves:
             parts = []
             for places, narrow, stack, portion in leaf.parts:
-                frames = portion.smallest(sent, as_threads(threads)).state(sent)
+                frames = portion.smallest(told, as_threads(threads)).state(told)
                 parts.append({**frames, "at": places.astype(np.int32), "narrow": narrow, "stack": stack})
             leaves.append({"layout": leaf.layout, "n": leaf.n, "parts": parts})
         tree = flatten({"batch": self._batch, "leaves": leaves})
         values = np.frombuffer(json.dumps(tree.values, separators=(",", ":")).encode(), np.uint8)
         content = format_arrays({**tree.arrays, _VALUES: values})
-        return _HEAD.pack(_NAME, _VERSION, zlib.crc32(content)) + content
+        message = _HEAD.pack(_NAME, _VERSION, zlib.crc32(content)) + content
+        if sent is not None:
+            sent.take_over(told)
+        return message
 
     @classmethod
     @says_memory_error
@@ -119,7 +124,7 @@ class EncodedBatch:
             CorruptStream: the message is truncated or altered, or the batch has more bytes; or what decodes it was in
                 another message.
         """
-        received, max_bytes = Received() if received is None else received, as_count("max_bytes", max_bytes)
+        known, max_bytes = Received() if received is None else received.copy(), as_count("max_bytes", max_bytes)
         try:
             name, version, checksum = _HEAD.unpack_from(message)
             content = bytes(memoryview(message)[_HEAD.size :])
@@ -131,12 +136,14 @@ class EncodedBatch:
             state: Any = unflatten(Tree(json.loads(arrays[_VALUES].tobytes()), arrays, {}, {}))
             leaves, left = list[_Leaf](), max_bytes
             for of in part_of(state, "leaves", list):
-                leaves.append(_received(of, received, left))
+                leaves.append(_received(of, known, left))
                 left -= leaves[-1].n * leaves[-1].layout.nbytes
             made = cls(state.get("batch"), leaves)
             _each(made._batch, lambda of: _check(of, leaves))
-        except (struct.error, ValueError, KeyError, TypeError, ObscodecError) as error:
+        except (*_OF_OTHERS, ObscodecError) as error:
             raise CorruptStream(f"no batch: {error}") from error
+        if received is not None:
+            received.take_over(known)
         return made
 
     @says_memory_error

@@ -12,7 +12,7 @@ from obscodec.codecs import check_spec, new_codec
 from obscodec.devices import FrameReader, decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
-from obscodec.frames import FrameLog, HasLog, LogClosed, Portion, StepWriter
+from obscodec.frames import FrameLog, HasLog, LogClosed, StepWriter
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
@@ -197,7 +197,7 @@ class AutoStore(Store):
             at, inner = np.flatnonzero(here), self._first.inner(ids[~here])
             tensors = np.empty((len(at), *self.layout.shape), self.layout.dtype)
             self._first.read(ids[at], np.arange(len(at)), tensors)
-        found = [StoredPart(at, None, None, Portion.plain(self.layout, tensors))]
+        found = [StoredPart.plain(at, self.layout, tensors)]
         moved = self._newest.parts(inner) if len(inner) else []
         return found + [of.at(np.flatnonzero(~here)) for of in moved]
 
