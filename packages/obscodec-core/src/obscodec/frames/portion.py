@@ -25,7 +25,7 @@ _Key = tuple[int, str, Layout, int]  # the number of a log, the codec, a frame, 
 _MOST_LOGS, _MOST_VERSIONS = 1 << 10, 1 << 20
 _MOST_FRAMES = 1 << 16  # of a block that is sent
 _NOTHING: tuple[int, frozenset[int]] = 1, frozenset()  # but the frame of zeros
-_FEW = 0.1  # of the bytes of the frames: if blocks have fewer, nothing else is tried
+_FEW = 0.25  # of the bytes of the frames: if blocks have fewer, nothing else is tried, which takes far longer
 _ALONE = "zstd:1"  # for frames that a log keeps as patches of others
 
 
