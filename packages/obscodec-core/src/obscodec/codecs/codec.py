@@ -4,7 +4,7 @@ import base64
 import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import numpy as np
@@ -68,11 +68,13 @@ class Codec(Stage):
         return b""
 
     def with_dictionary(self, dictionary: bytes) -> Self:
-        """This codec with another dictionary.
+        """This codec with another dictionary; of a format that has some, it is a field.
 
         Raises:
             SpecError: the format does not have such a dictionary.
         """
+        if any(of.name == "dictionary" for of in fields(self)):
+            return replace(self, dictionary=dictionary)  # type: ignore[call-arg]  # of a subclass
         if dictionary:
             raise SpecError(f"{self.spec} has no dictionaries, got one of {len(dictionary)} bytes")
         return self

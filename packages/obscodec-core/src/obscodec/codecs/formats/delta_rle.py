@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
@@ -63,14 +63,6 @@ class DeltaRle(Codec):
     def frame_nbytes(self) -> int:
         """Bytes of a frame; 0 if the item has none."""
         return math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize if self.layout.nbytes else 0
-
-    def with_dictionary(self, dictionary: bytes) -> Self:
-        """This codec with other reference frames.
-
-        Raises:
-            SpecError: the bytes are no whole number of frames, or of more than 126.
-        """
-        return replace(self, dictionary=dictionary)
 
     def fit(self, samples: npt.NDArray[np.generic]) -> Self:
         """A codec whose reference frames are the first frames of ``samples`` that are far from each other."""

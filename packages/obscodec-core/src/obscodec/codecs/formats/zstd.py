@@ -1,6 +1,6 @@
 """``zstd``: one Zstandard frame (RFC 8878) per item, optionally with a trained dictionary."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Self, cast
 
@@ -42,14 +42,6 @@ class Zstd(BytesCodec):
                 raise SpecError(
                     f"{self.spec} can't use a dictionary of {len(self.dictionary)} bytes, which is damaged: use fit"
                 ) from error
-
-    def with_dictionary(self, dictionary: bytes) -> Self:
-        """This codec with another dictionary.
-
-        Raises:
-            SpecError: the bytes are no dictionary that zstd trained.
-        """
-        return replace(self, dictionary=dictionary)
 
     def train(self, samples: Segments) -> Self:
         """A codec with a dictionary of 16 KiB or less, trained on ``samples``.

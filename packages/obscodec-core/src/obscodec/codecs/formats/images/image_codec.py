@@ -1,10 +1,10 @@
 """What codecs for images share: the frames of an item, how many colours these have, and when nothing is decoded."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -31,14 +31,6 @@ class ImageCodec(Codec):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self._frames
-
-    def with_dictionary(self, dictionary: bytes) -> Self:
-        """This codec with another dictionary.
-
-        Raises:
-            SpecError: the bytes are no dictionary of this format, or one for other images.
-        """
-        return replace(self, dictionary=dictionary)
 
     @cached_property
     def _frames(self) -> tuple[int, Geometry]:
