@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from copy import copy
+from typing import NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,22 +30,26 @@ _FEW = 0.25  # of the bytes of the frames: if blocks have fewer, nothing else is
 _ALONE = "zstd:1"  # for frames that a log keeps as patches of others
 
 
-class Sent:
+class _Known:
+    """What one end of a channel knows, in dictionaries."""
+
+    def copy(self) -> Self:
+        """The same, to which a message adds, until it is whole."""
+        made = type(self)()
+        vars(made).update({name: copy(of) for name, of in vars(self).items()})
+        return made
+
+    def take_over(self, other: Self) -> None:
+        """Know what a :meth:`copy` does."""
+        vars(self).update(vars(other))
+
+
+class Sent(_Known):
     """What somebody elsewhere has of the logs whose frames were sent there: no more than once. For one thread."""
 
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[FrameLog, int] = WeakKeyDictionary()
         self._known: dict[int, tuple[int, frozenset[int]]] = {}  # a number is never used again
-
-    def copy(self) -> Sent:
-        """The same, to which a message adds, until it is whole."""
-        made = Sent()
-        made._numbers, made._known = self._numbers.copy(), dict(self._known)
-        return made
-
-    def take_over(self, other: Sent) -> None:
-        """Know what a :meth:`copy` does."""
-        vars(self).update(vars(other))
 
     def unsent_nbytes(self, portion: Portion) -> int:
         """The bytes of the reference frames among the :meth:`news`."""
@@ -70,21 +75,11 @@ class Sent:
         }
 
 
-class Received:
+class Received(_Known):
     """What was received of logs that are elsewhere, in the order of the messages. For one thread."""
 
     def __init__(self) -> None:
         self._coders: dict[_Key, tuple[Coder, Rows]] = {}
-
-    def copy(self) -> Received:
-        """The same, to which a message adds, until it is whole."""
-        made = Received()
-        made._coders = dict(self._coders)
-        return made
-
-    def take_over(self, other: Received) -> None:
-        """Know what a :meth:`copy` does."""
-        self._coders = other._coders
 
     def coder(self, news: State, spec: str, frame: Layout, block_frames: int) -> tuple[Coder, Rows]:
         """What decodes blocks, with its reference frames, after some :meth:`Sent.news`.
@@ -173,19 +168,14 @@ class Portion(NamedTuple):
         starts = np.searchsorted(each, np.arange(len(self.blocks) + 1) * self.block_frames)
         rows = np.empty((len(each), self.frame.nbytes), np.uint8)
         self._replace(starts=starts, places=self.places[first], targets=np.arange(len(each))).read(rows, threads)
-        order = np.argsort(which, kind="stable")
-        found = {"starts": np.searchsorted(which[order], np.arange(len(each) + 1)), "targets": self.targets[order]}
-        more: dict[str, Any] = {
-            "places": np.zeros_like(self.places),
-            "block_frames": 1,
-            "references": self.references[:0],
-            **found,
-        }
-        spec = _ALONE if self.coder.patches else self.coder.spec
-        coder = new_coder(spec, self.frame, 1)
+        coder = new_coder(_ALONE if self.coder.patches else self.coder.spec, self.frame, 1)
         _, sealed = coder.seal(_plain(rows))
-        alone = self._replace(coder=coder, blocks=sealed, log=None, held=None, **more)
-        return alone if sealed.nbytes < nbytes else self
+        if sealed.nbytes >= nbytes:
+            return self
+        order = np.argsort(which, kind="stable")
+        starts, places = np.searchsorted(which[order], np.arange(len(each) + 1)), np.zeros_like(self.places)
+        of_each = starts, places, self.targets[order], self.references[:0]
+        return type(self)(coder, self.frame, 1, sealed, *of_each, None, None)
 
     def state(self, sent: Sent) -> State:
         """All that decodes the frames and was not sent before: see ``obscodec.state``."""
