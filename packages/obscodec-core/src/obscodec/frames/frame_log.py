@@ -11,6 +11,7 @@ import numpy.typing as npt
 from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
 from obscodec.frames.block_coder import BlockCoder, Wanted
+from obscodec.frames.kernels import find
 from obscodec.frames.kernels import sequences as field
 from obscodec.frames.kernels.append import announce, append_frames
 from obscodec.frames.kernels.counts import (
@@ -20,21 +21,6 @@ from obscodec.frames.kernels.counts import (
     count_known,
     give_back_frames,
     reclaim,
-)
-from obscodec.frames.kernels.find import (
-    ADDRESSES,
-    CHUNKS,
-    FEW_BYTES,
-    LENGTHS,
-    N_ROWS_FOUND,
-    NO_BLOCK,
-    NO_FRAME,
-    NO_STACK,
-    OFFSETS,
-    ORDER,
-    PLACES,
-    STARTS,
-    find_frames,
 )
 from obscodec.frames.kernels.stacks import (
     LISTED_TWICE,
@@ -403,7 +389,8 @@ class FrameLog:
         references = self.open.reference_frames[: self.open.n_reference_frames]
         self._reading = ref(reading := self._reading() or _Reading())
         n = len(ids) * stacks.depth
-        return streams, found[STARTS, : len(streams) + 1], found[PLACES, :n], found[ORDER, :n], references, reading
+        starts, places, targets = found[find.STARTS, : len(streams) + 1], found[find.PLACES, :n], found[find.ORDER, :n]
+        return streams, starts, places, targets, references, reading
 
     def _decode(self, located: Located, rows: Rows, threads: int) -> None:
         streams, starts, places, targets, references, _ = located
@@ -412,24 +399,24 @@ class FrameLog:
     def _find(self, ids: Ints, stacks: StackTable) -> tuple[npt.NDArray[np.int64], Segments]:
         """What ``find_frames`` finds, and the streams of the blocks, empty for the block of the frame of zeros."""
         content = np.empty(_ROOM, np.uint8)
-        found = np.empty((N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64)
+        found = np.empty((find.N_ROWS_FOUND, len(ids) * stacks.depth + 1), np.int64)
         entries, memories, bases = self.heap.tables_now()
         tables = self.tables.arrays, stacks.tables, entries, bases, self.open.rows, *self.open.queues
         while True:
-            n, value = find_frames(ids, self.block_frames, *tables, len(memories), content, found)
-            if n != FEW_BYTES:
+            n, value = find.find_frames(ids, self.block_frames, *tables, len(memories), content, found)
+            if n != find.FEW_BYTES:
                 break
             content = np.empty(value, np.uint8)
-        if n == NO_STACK:
+        if n == find.NO_STACK:
             raise SlotError(f"id {ids[value]} is of no {self._of_ids} in this store")
-        if n == NO_FRAME:
+        if n == find.NO_FRAME:
             raise SlotError(f"id {value} is of no frame in this store")
-        if n == NO_BLOCK:
+        if n == find.NO_BLOCK:
             raise CorruptStream(f"block {value} is neither stored nor open")
         if value:
             memories = *memories, content
-        self.heap.check_files(found[CHUNKS, :n])
-        of_blocks = found[CHUNKS, :n], found[OFFSETS, :n], found[LENGTHS, :n], found[ADDRESSES, :n]
+        self.heap.check_files(found[find.CHUNKS, :n])
+        of_blocks = (found[row, :n] for row in (find.CHUNKS, find.OFFSETS, find.LENGTHS, find.ADDRESSES))
         return found, Segments.located(memories, *of_blocks)
 
     def check(self, ids: Ints) -> Ints:
