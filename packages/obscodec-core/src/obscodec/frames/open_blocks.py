@@ -101,11 +101,8 @@ class OpenBlocks:
     def mean_frame_bytes(self) -> float:
         """Bytes for each frame in the open blocks."""
         n_frames = int(self.rows[:, field.PLACE].sum())
-        return self._content_nbytes / n_frames if n_frames else float(self.nbytes)
-
-    @property
-    def _content_nbytes(self) -> int:
-        return int(self.rows[:, [field.RUNS_NBYTES, field.LITERALS_NBYTES]].sum())
+        nbytes = int(self.rows[:, [field.RUNS_NBYTES, field.LITERALS_NBYTES]].sum())
+        return nbytes / n_frames if n_frames else float(self.nbytes)
 
     @property
     def blocks(self) -> Ints:

@@ -85,8 +85,7 @@ class Sealer:
         self._finish(versions)
         while len(self._open.leaving) or len(self._open.queue):
             self._begin(versions, waits=True)
-        if self._coder.versions is not None:
-            self._train(len(versions))
+        self._train(len(versions))
 
     def alone(self, number: int, versions: Table) -> None:
         """Compress and store an open block that is full, here and now.
@@ -102,14 +101,8 @@ class Sealer:
 
     def trained(self) -> None:
         """Wait until no codec is trained in the background."""
-        if self._is_training:
-            assert self._training is not None
+        if self._training is not None and self._training.is_under_way:
             self._training.wait()
-
-    @property
-    def _is_training(self) -> bool:
-        job = self._training
-        return job is not None and job.is_under_way
 
     def _begin(self, versions: Table, *, waits: bool = False) -> None:
         """Compress the blocks of a queue in the background; here if somebody waits, or there is no second processor."""
@@ -127,10 +120,10 @@ class Sealer:
 
     def _train(self, n_numbers: int) -> None:
         """Begin to train codecs in the background, if that is due; here, if there can be no other thread."""
-        codecs = self._coder.versions
-        if codecs is None or self._is_training:
+        codecs, job = self._coder.versions, self._training
+        if codecs is None or (job is not None and job.is_under_way):
             return
-        job, self._training = self._training, None
+        self._training = None
         if job is not None and job.is_done:
             job.result()
         if codecs.is_due:
