@@ -137,9 +137,9 @@ def _try_slow(candidates: list[Candidate], frames: npt.NDArray[np.generic], *, t
     One codec of images is enough, unless all are asked for: each has kernels to compile.
     """
     trials, blocks = [], frames[:, None]  # as a store encodes them: three planes alone might be three images
-    has_one = False
+    layout, has_one = Layout(blocks.shape[1:], blocks.dtype), False
     for spec, alike in groupby(candidates, key=attrgetter("spec")):
-        if (spec.endswith(_OF_IMAGES) and has_one) or not _suits(spec, blocks):
+        if (spec.endswith(_OF_IMAGES) and has_one) or not new_codec(spec, layout).suits(blocks):
             continue
         has_one |= spec in _OF_IMAGES and not thorough
         if spec.endswith(_OF_IMAGES):
@@ -151,10 +151,6 @@ def _try_slow(candidates: list[Candidate], frames: npt.NDArray[np.generic], *, t
             of_spec.append(_try(candidate, frames))
         trials += of_spec
     return trials
-
-
-def _suits(spec: str, blocks: npt.NDArray[np.generic]) -> bool:
-    return new_codec(spec, Layout(blocks.shape[1:], blocks.dtype)).suits(blocks)
 
 
 def _fastest(trials: list[Trial]) -> tuple[Trial, str]:

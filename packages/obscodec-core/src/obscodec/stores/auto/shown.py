@@ -22,17 +22,15 @@ class Shown:
     Args:
         n: how many are enough, if half of these differ from all before them.
         most: how many are in any case, no fewer than ``n``.
+
+    Attributes:
+        n_needed: how many of the first tensors are looked at, as far as is known; not more.
     """
 
     def __init__(self, n: int, most: int) -> None:
         self.n, self.most = n, most
         self._new: dict[int, int] = {}  # by the hash of a tensor, the number of the first one that had it
-        self._n_needed = most
-
-    @property
-    def n_needed(self) -> int:
-        """How many of the first tensors are looked at, as far as is known; not more."""
-        return self._n_needed
+        self.n_needed = most
 
     @classmethod
     def of(cls, layout: Layout) -> Self:
@@ -47,15 +45,15 @@ class Shown:
         for k, tensor in enumerate(tensors):
             self._new.setdefault(hash(tensor.tobytes()), number + k)
             if 2 * len(self._new) >= self.n:  # for the first time
-                self._n_needed = min(self._n_needed, max(self.n, number + k + 1))
+                self.n_needed = min(self.n_needed, max(self.n, number + k + 1))
 
     def are_enough(self, n: int) -> bool:
         """Whether ``n`` tensors, which were looked at, show how to keep all of them."""
-        return n >= self._n_needed
+        return n >= self.n_needed
 
     def numbers(self, n: int) -> Ints:
         """Those that show it, of ``n`` tensors: all that differ from those before them, and the first others."""
-        n = min(n, self._n_needed)  # an interrupted call may have looked at more
+        n = min(n, self.n_needed)  # an interrupted call may have looked at more
         new = np.array([number for number in self._new.values() if number < n], np.int64)
         others = np.setdiff1d(np.arange(n), new)[: max(0, self.n - len(new))]
         return np.sort(np.append(new, others))
