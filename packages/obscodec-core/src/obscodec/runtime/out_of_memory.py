@@ -21,26 +21,21 @@ def says_memory_error(function: F) -> F:
     numpy raises ``SystemError`` about a function without a result, numba and torch ``RuntimeError`` with ``bad_alloc``
     of C++, compressors their own errors.
     """
-
-    @wraps(function)
-    def called(*args: object, **kwargs: object) -> object:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            raise_memory_error(error)
-
-    return cast("F", called)
+    return _saying(function, arguments=False)
 
 
 def says_errors(function: F) -> F:
     """:func:`says_memory_error` and ``says_arguments`` in one call, for what is called often."""
+    return _saying(function, arguments=True)
 
+
+def _saying(function: F, *, arguments: bool) -> F:
     @wraps(function)
     def called(*args: object, **kwargs: object) -> object:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            if isinstance(error, TypeError):
+            if arguments and isinstance(error, TypeError):
                 say_arguments(function, args, kwargs, error)
             raise_memory_error(error)
 
