@@ -14,7 +14,7 @@ from typing import Final, Generic, NamedTuple, Never, TypeVar
 
 import numpy as np
 
-from obscodec.codecs import Codec
+from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import CorruptStream, DictionaryMissing
 from obscodec.frames.trained_codecs import TrainedCodecs
 from obscodec.layout import Rows
@@ -151,3 +151,6 @@ class BlockCoder(ABC, Generic[C]):
         if codec is None:
             raise CorruptStream(f"it is of version {version}, which this store does not have")
         return codec
+
+
+Coder = BlockCoder[BytesCodec] | BlockCoder[Codec]

@@ -37,15 +37,12 @@ class CodecCoder(BlockCoder[Codec]):
         """See ``BlockCoder.decompressed``: the frames."""
         version, start = decode_varint(block)
         if version == 0:
-            return self._checked(block[start:])
+            if (nbytes := len(block) - start) != self.layout.nbytes:
+                raise CorruptStream(f"a block of {self.layout.nbytes} bytes has {nbytes}")
+            return block[start:]
         plain = np.empty((1, self.layout.nbytes), np.uint8)
         self._codec(version).decode_batch(Segments.of([block[start:]]), plain)
         return plain.reshape(-1)
-
-    def _checked(self, plain: Bytes) -> Bytes:
-        if len(plain) != self.layout.nbytes:
-            raise CorruptStream(f"a block of {self.layout.nbytes} bytes has {len(plain)}")
-        return plain
 
     def read_range(self, blocks: Segments, wanted: Wanted, references: Rows) -> None:
         """Decode some blocks at a time, and copy the wanted frames out of them."""

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from obscodec.codecs import BytesCodec, Codec, new_codec
+from obscodec.codecs import BytesCodec, new_codec
 from obscodec.errors import SpecError
-from obscodec.frames.block_coder import BlockCoder
+from obscodec.frames.block_coder import Coder
 from obscodec.frames.codec_coder import CodecCoder
 from obscodec.frames.patch_coder import PATCHES, PatchCoder
 from obscodec.layout import Layout
 
 
-def new_coder(spec: str, frame: Layout, block_frames: int) -> BlockCoder[BytesCodec] | BlockCoder[Codec]:
+def new_coder(spec: str, frame: Layout, block_frames: int) -> Coder:
     """The coder that ``spec`` names, for blocks of ``block_frames`` frames of the layout ``frame``.
 
     Raises:

@@ -8,9 +8,8 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import CorruptStream, HeapFull, ShapeError, SlotError
-from obscodec.frames.block_coder import BlockCoder, Wanted
+from obscodec.frames.block_coder import Coder, Wanted
 from obscodec.frames.kernels import find
 from obscodec.frames.kernels import sequences as field
 from obscodec.frames.kernels.append import announce, append_frames
@@ -99,7 +98,7 @@ class FrameLog:
 
     def __init__(
         self,
-        coder: BlockCoder[BytesCodec] | BlockCoder[Codec],
+        coder: Coder,
         nbytes: int,
         *,
         block_frames: int,

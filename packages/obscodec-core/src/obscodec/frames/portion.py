@@ -9,9 +9,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import CorruptStream, ObscodecError
-from obscodec.frames.block_coder import PLAIN, BlockCoder, Wanted
+from obscodec.frames.block_coder import PLAIN, Coder, Wanted
 from obscodec.frames.coder_for import new_coder
 from obscodec.frames.frame_log import FrameLog
 from obscodec.layout import Layout, Rows
@@ -20,7 +19,6 @@ from obscodec.state import State, array_of, check_range, number_of, part_of
 from obscodec.statuses import check
 from obscodec.streams import MAX_REFERENCES, read_versions
 
-Coder = BlockCoder[BytesCodec] | BlockCoder[Codec]
 _Key = tuple[int, str, Layout, int]  # the number of a log, the codec, a frame, how many are in a block
 
 _MOST_LOGS, _MOST_VERSIONS = 1 << 10, 1 << 20

@@ -6,9 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from obscodec.codecs import BytesCodec, Codec
 from obscodec.errors import HeapFull
-from obscodec.frames.block_coder import BlockCoder
+from obscodec.frames.block_coder import Coder
 from obscodec.frames.block_queue import BlockQueue
 from obscodec.frames.kernels.counts import Table
 from obscodec.frames.open_blocks import OpenBlocks
@@ -43,9 +42,7 @@ class Sealer:
         stored_nbytes: their bytes.
     """
 
-    def __init__(
-        self, coder: BlockCoder[BytesCodec] | BlockCoder[Codec], heap: SlotHeap, open_blocks: OpenBlocks
-    ) -> None:
+    def __init__(self, coder: Coder, heap: SlotHeap, open_blocks: OpenBlocks) -> None:
         self._coder, self._heap, self._open = coder, heap, open_blocks
         self.newest: Ints = np.arange(0)
         self.n_stored = self.stored_nbytes = 0
