@@ -82,7 +82,7 @@ def _model(fields: Sequence[FieldReport], compressed: Sequence[FieldReport], pla
     """The lines for Stable-Baselines3, None for what it does not support, such as a dictionary inside a dictionary."""
     keys = [_key(field.name) for field in compressed]
     shapes = [(field.layout.shape, field.layout.dtype) for field in compressed]
-    is_dictionary = len(compressed) > 1 or _is_in_dictionary(compressed[0])
+    is_dictionary = len(compressed) > 1 or (_is_observation(compressed[0]) and "." in compressed[0].name)
     options, said = _options(compressed[0]), ""
     if is_dictionary:
         if len(set(keys)) < len(keys) or any("." in key for key in keys):
@@ -163,10 +163,6 @@ def _options(field: FieldReport) -> Options:
 
 def _is_observation(field: FieldReport) -> bool:
     return field.name.partition(".")[0] in _OBSERVATIONS
-
-
-def _is_in_dictionary(field: FieldReport) -> bool:
-    return _is_observation(field) and "." in field.name
 
 
 def _key(name: str) -> str:
