@@ -131,7 +131,7 @@ def trained(predicted: Rows, n_groups: int) -> Books:
     nbytes, n = GROUP_STRIDE * n_groups, len(predicted) * n_groups
     residuals, modes = new_table((n * GROUP_STRIDE,), np.uint8), predicted[:, nbytes:].reshape(-1)
     residuals.reshape(len(predicted), nbytes)[:] = predicted[:, :nbytes]
-    prior = _prior()
+    prior: Weights = _PRIOR * np.exp2(-built_in().lengths.astype(np.float64))  # what the built-in code words expect
     counts, labels = np.zeros(N_SYMBOLS, np.int64), np.zeros(n, np.uint8)
     keys, sums = np.zeros(n, np.int64), np.zeros((N_KEYS, N_CLASSES), np.int64)
     costs, of_classes = _costs(prior), np.full(N_CLASSES, 3 * _FINE)
@@ -195,12 +195,6 @@ def _contents(k: int) -> Words:
         contents |= (symbols % base - np.uint64(LIMITS[k]) & np.uint64(0xFF)) << np.uint64(8 * j)
         symbols //= base
     return contents
-
-
-def _prior() -> Weights:
-    """``f64[N_SYMBOLS]``: how often the built-in code words expect each symbol, :data:`_PRIOR` in each book."""
-    prior: Weights = _PRIOR * np.exp2(-built_in().lengths.astype(np.float64))
-    return prior
 
 
 def _costs(weights: Weights) -> Ints:
