@@ -67,11 +67,10 @@ class References:
 
     def guard(self, owned: Ints | None = None) -> Guard:
         """See ``IdExchange.guard``."""
-        if owned is None:
-            return Guard(self._guards, next(self._numbers))
         guard = Guard(self._guards, number := next(self._numbers))
         try:
-            self._owned[number] = owned
+            if owned is not None:
+                self._owned[number] = owned
             return guard
         except BaseException:
             guard.close()  # the traceback may keep it
