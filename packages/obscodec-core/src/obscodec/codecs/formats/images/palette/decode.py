@@ -5,14 +5,14 @@ from typing import Final
 from obscodec.codecs.formats.images.geometry import GROUP_STRIDE, GROUPS_OF_TILE, SIDE, Geometry, Scratch, clear_margins
 from obscodec.codecs.formats.images.palette.colours import get_colours, prepare_colours
 from obscodec.codecs.formats.images.palette.orders import Orders
-from obscodec.codecs.formats.images.palette.undo import mode_status, undo_tile
+from obscodec.codecs.formats.images.palette.undo import ABOVE, ABOVE_LEFT, undo_tile
 from obscodec.codecs.formats.images.scratch import N_COLOURS
 from obscodec.codecs.formats.images.sections import read_frame, read_size, skip_sizes
-from obscodec.codecs.formats.images.tiles import MAX_VECTORS, is_half, unfold_tile, vector_offset
+from obscodec.codecs.formats.images.tiles import MAX_VECTORS, N_SPATIAL, is_half, unfold_tile, vector_offset
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, signed, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
-from obscodec.statuses import MANY_COLOURS, NO_SUCH_FRAME, OK
+from obscodec.statuses import MANY_COLOURS, NO_SUCH_FRAME, NO_SUCH_MODE, OK
 from obscodec.streams import read_varint
 from obscodec.varint import encode_varint
 
@@ -111,9 +111,8 @@ def _decode_frame(
     for y in range(0, SIDE * plane.tiles_down, SIDE):
         for x in range(0, SIDE * plane.tiles_across, SIDE):
             mode = signed(load_u8(modes))
-            status = mode_status(mode)
-            if status != OK:
-                return status
+            if mode not in (ABOVE, ABOVE_LEFT) and mode < N_SPATIAL:
+                return NO_SUCH_MODE
             offset, status = vector_offset(mode, y, x, n_vectors, plane, scratch)
             if status != OK:
                 return status

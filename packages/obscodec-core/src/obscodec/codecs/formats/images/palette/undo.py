@@ -8,7 +8,7 @@ from obscodec.codecs.formats.images.scratch import N_COLOURS
 from obscodec.codecs.formats.images.tiles import N_SPATIAL
 from obscodec.codecs.formats.images.words import zigzag_bytes
 from obscodec.kernels import compiled, inlined, load_u8, load_u64, signed, store_u8, store_u64, unsigned
-from obscodec.statuses import NO_SUCH_MODE, OK
+from obscodec.statuses import OK
 
 # How a tile is predicted: from the pixel above or that of the frame before, and for some from another one, too.
 ABOVE: Final = 0
@@ -16,12 +16,6 @@ ABOVE_LEFT: Final = 1
 BEFORE: Final = 0  # behind N_SPATIAL, and 2 for each vector
 BEFORE_ABOVE: Final = 1
 _LATE: Final = 0xF0F0F0F0F0F0F0F0  # the bits of ranks of 16 or more
-
-
-@inlined
-def mode_status(mode: int) -> int:
-    """Whether a mode exists."""
-    return OK if mode in (ABOVE, ABOVE_LEFT) or mode >= N_SPATIAL else NO_SUCH_MODE
 
 
 @inlined
