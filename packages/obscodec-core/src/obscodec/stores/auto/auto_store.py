@@ -117,10 +117,8 @@ class AutoStore(Store):
         if checked.max_bytes is not None:
             enough = int(np.clip(most, 1, shown.n))
             shown = Shown(enough, enough)
-        self._shown = shown
-        most = int(np.clip(most, shown.most, max(_MOST_FIRST, shown.n)))
-        self._most_waiting = most
-        self._first = FirstTensors(layout, _MORE_EVER * most, most, shown)
+        self._shown, self._most_waiting = shown, int(np.clip(most, shown.most, max(_MOST_FIRST, shown.n)))
+        self._first = FirstTensors(layout, _MORE_EVER * self._most_waiting, self._most_waiting, shown)
         self._members: tuple[Member, ...] = ()  # the chosen stores, the oldest first, to which first tensors move
         self._newest: Store  # the last one, as soon as there is one
         self._store: Store | Succession | None = None  # all of them
