@@ -110,13 +110,9 @@ class DeltaRle(Codec):
         check(OK if src.inside().all() else OUTSIDE_BUFFER)
         src = src.contiguous()
         starts, all_frames = np.arange(len(rows) + 1) * n, np.empty(0, np.int64)
-        frames = rows.reshape(len(rows) * n, self.frame_nbytes)
-        addresses, references, scratch = src.addresses(), self._references(), frame_scratch(self.frame_nbytes)
-        check(
-            read_blocks(
-                starts, all_frames, all_frames, frames, addresses, src.lengths, references, n, NO_VERSIONS, scratch
-            )
-        )
+        wanted = starts, all_frames, all_frames, rows.reshape(len(rows) * n, self.frame_nbytes)
+        references, scratch = self._references(), frame_scratch(self.frame_nbytes)
+        check(read_blocks(*wanted, src.addresses(), src.lengths, references, n, NO_VERSIONS, scratch))
 
     def _references(self) -> Rows:
         """``u8[n, frame_nbytes]``: a frame of zeros, and the dictionary."""
