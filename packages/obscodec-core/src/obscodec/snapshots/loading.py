@@ -80,9 +80,8 @@ class OpenGeneration:
         No checksum is checked of blocks that stay in their files, which are large ones.
         """
         with named(self._folder.path / self._name):
-            return Reader(self._folder, self.manifest, _refuse if damage is None else damage.append).read(
-                self._name, maps
-            )
+            reader = Reader(self._folder, self.manifest, _refuse if damage is None else damage.append)
+            return reader.read(self._name, maps)
 
     def check_beside(self, files: Mapping[str, str | os.PathLike[str]]) -> None:
         """Make sure that files, by what each is, are those that were written with it, all of them and no others.

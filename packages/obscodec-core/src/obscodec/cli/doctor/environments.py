@@ -31,9 +31,7 @@ def steps_of(request: Request) -> Content:
             request.advance(n_envs)
     finally:
         env.close()
-    items = {
-        name: np.concatenate(np.stack(arrays, axis=1)) for name, arrays in steps.items()
-    }  # one env. after the other
+    items = {name: np.concatenate(np.stack(arrays, axis=1)) for name, arrays in steps.items()}  # by environment
     said = "The actions were random: agents that play well may see more, which takes more memory."
     return Content(items, {}, (said,), played=played)
 

@@ -60,9 +60,6 @@ class FieldReport:
     """What the doctor found out about a field.
 
     Attributes:
-        layout: of an item.
-        n: how many items there were.
-        raw_sha256: of all items.
         chosen: how the codec did that ``auto`` chooses, None for a plain array.
         reason: why, in the words of ``Choice``.
         frame_stack: how items are made of frames, None if an item is a frame.
@@ -208,10 +205,8 @@ def _item_bytes(plan: StoragePlan, layout: Layout, items: Array, following: Arra
     obs = Field(layout.shape, layout.dtype, min_nbytes=0, decide_after=late)
     buffer = RingBuffer(len(items), {"obs": obs, "next": Field(layout.shape, layout.dtype, next_of="obs")})
     n_raw = Shown.of(layout).n // 2  # steps of two tensors that wait until it decides
-    ends, parts = (
-        [end for end in part_ends(len(items)) if end >= n_raw] or [len(items)],
-        list[tuple[int, BufferStats]](),
-    )
+    ends = [end for end in part_ends(len(items)) if end >= n_raw] or [len(items)]
+    parts: list[tuple[int, BufferStats]] = []
     for begin, end in pairwise([0, *dict.fromkeys([min(n_raw, len(items)), *ends])]):
         buffer.extend(obs=items[begin:end], next=following[begin:end])
         for store in buffer.stores:

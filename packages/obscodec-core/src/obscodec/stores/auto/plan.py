@@ -144,9 +144,8 @@ def find_plan(
     stack = FrameStack.of(options.frame_stack) or find_frame_stack(tensors, sequences)
     find = partial(_plan, narrow, tensors, sequences, options, thorough=thorough)
     plan = find(stack)
-    if stack is None and _misread(
-        [trial.spec for trial in plan.choice.trials] if plan.choice else [plan.spec], tensors
-    ):
+    tried = [trial.spec for trial in plan.choice.trials] if plan.choice else [plan.spec]
+    if stack is None and _misread(tried, tensors):
         of_planes = find(FrameStack(1, axis=-1))  # an image of two or four channels: its planes are images of one
         if _misread([of_planes.spec], tensors):
             return of_planes
