@@ -32,7 +32,7 @@ from obscodec.frames.kernels.stacks import (
 from obscodec.frames.kernels.steps import DONE_AND_DUE, NEW_NUMBERS, NO_ROOM, exchange_step
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.sealer import Sealer
-from obscodec.frames.sizes import FullBlocks, growing_bytes, table_bytes
+from obscodec.frames.sizes import growing_bytes
 from obscodec.frames.stack_table import StackTable
 from obscodec.frames.step_state import StepState
 from obscodec.frames.tables import FrameTables
@@ -88,7 +88,6 @@ class FrameLog:
     Attributes:
         first: the number of the first block.
         heap: the full blocks, with their numbers as slots.
-        open: the open blocks.
         tables: the tables of frames and blocks.
         stacks: the listed stacks; with a depth of 1, a stack is a frame.
         n_changes: how often frames, blocks or stacks may have changed.
@@ -149,13 +148,13 @@ class FrameLog:
         """How many numbers of blocks were ever used; 0 is the block of the frame of zeros."""
         return int(self.tables.tallies[N_USED])
 
-    def mean_frame_bytes(self, before: FullBlocks) -> float:
-        """Bytes for each frame in the blocks that are full since ``before``; in open blocks if there are none."""
+    def mean_frame_bytes(self, before: tuple[int, int]) -> float:
+        """Bytes for each frame in the blocks that are full since :meth:`train`; in open blocks if there are none."""
         with self.lock:
-            full, opened = self._full_blocks(), self.open
-            if full.n == before.n:
+            (n, nbytes), (n_before, nbytes_before), opened = self._full_blocks(), before, self.open
+            if n == n_before:
                 return opened.mean_frame_bytes + opened.reference_bytes / max(1, opened.n_frames)
-            return (full.nbytes - before.nbytes) / ((full.n - before.n) * self.block_frames)
+            return (nbytes - nbytes_before) / ((n - n_before) * self.block_frames)
 
     def watch(self, on_full: Callable[[], object]) -> None:
         """Count what is encoded from now on, and call ``on_full`` with the lock held whenever many blocks were full."""
@@ -201,8 +200,11 @@ class FrameLog:
         with self.lock:
             self._is_closed = False
 
-    def train(self) -> FullBlocks:
-        """Train dictionaries on the blocks that are full, which may be fewer than these wait for; the blocks."""
+    def train(self) -> tuple[int, int]:
+        """Train dictionaries on the blocks that are full, which may be fewer than these wait for.
+
+        Returns how many blocks these are, and their bytes, with all reference frames.
+        """
         with self.lock:
             full = self._full_blocks()
             self._sealer.trained()
@@ -210,11 +212,11 @@ class FrameLog:
                 self.coder.versions.train()
             return full
 
-    def _full_blocks(self) -> FullBlocks:
+    def _full_blocks(self) -> tuple[int, int]:
         self._settle()
         self.seal()
         heap = self.heap.stats()
-        return FullBlocks(heap.n_streams, heap.live_bytes + self.open.reference_bytes)
+        return heap.n_streams, heap.live_bytes + self.open.reference_bytes
 
     def stats(self) -> StoreStats:
         """What the log holds now; reference frames count as dictionaries."""
@@ -251,7 +253,7 @@ class FrameLog:
     @property
     def _table_nbytes(self) -> int:
         """Bytes of the tables, as far as they were ever used."""
-        return table_bytes(self.n - self.first, self.block_frames) + self.stacks.nbytes
+        return (self.n - self.first) * (8 * self.block_frames + 4) + self.stacks.nbytes
 
     def take_in(self, rows: Rows, sequences: Ints, which: Ints, ids: Ints) -> None:
         """Store stacks of frames; a frame that is known is not stored again.
@@ -358,12 +360,7 @@ class FrameLog:
                 self._sweep()
 
     def read(self, ids: Ints, rows: Rows, threads: int) -> None:
-        """Decode the frames of stacks into ``u8[n * depth, nbytes]``; each block is decoded once.
-
-        Args:
-            ids: ``i64[n]``.
-            rows: contiguous; filled.
-            threads: how many threads may share the work.
+        """Decode the frames of stacks ``i64[n]`` into ``u8[n * depth, nbytes]``, contiguous; each block once.
 
         Raises:
             SlotError: an id is of no stack or frame.

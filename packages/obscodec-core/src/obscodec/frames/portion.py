@@ -60,7 +60,9 @@ class Sent(_Known):
             return {"log": 0}
         log = self._numbers.setdefault(portion.log, len(self._known) + 1)
         n_known, versions = self._known.get(log, _NOTHING)
-        wanted = {*_versions(portion.blocks).tolist()} - {0}
+        found, heads = np.empty((2, len(portion.blocks)), np.int64)
+        check(read_versions(portion.blocks.addresses(), portion.blocks.lengths, found, heads))
+        wanted = {*found.tolist()} - {0}
         new, references = sorted(wanted - versions), portion.references[n_known:]
         self._known[log] = n_known + len(references), versions | wanted
         dictionaries = Segments.of([portion.coder.codecs[version].dictionary for version in new])
@@ -120,9 +122,7 @@ class Portion(NamedTuple):
         frame: the layout of a frame.
         block_frames: how many frames a block has.
         blocks: as a log stores them; an empty one is the block of the frame of zeros.
-        starts: ``i64[n_blocks + 1]``, see ``Wanted``, for this and the next two.
-        places: ``i64[n]``.
-        targets: ``i64[n]``.
+        starts: see ``Wanted``, as for ``places`` and ``targets``.
         references: ``u8[n_references, nbytes]``, what patches may begin with.
         log: what has the references and codecs, None if there are none.
         held: as long as it lives, ``log`` does not forget what decodes the blocks.
@@ -211,12 +211,6 @@ class Portion(NamedTuple):
             raise CorruptStream("frames are not in the order of their blocks, or have no rows of theirs")
         coder, references = received.coder(state, part_of(state, "spec", str), frame, block_frames)
         return cls(coder, frame, block_frames, blocks, starts, places, targets, references, None, None)
-
-
-def _versions(blocks: Segments) -> Ints:
-    versions, heads = np.empty((2, len(blocks)), np.int64)
-    check(read_versions(blocks.addresses(), blocks.lengths, versions, heads))
-    return versions
 
 
 def _plain(rows: Rows) -> Segments:

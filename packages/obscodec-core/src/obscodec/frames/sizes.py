@@ -1,17 +1,8 @@
 """How many bytes the frames of a log take."""
 
-from typing import NamedTuple
-
 from obscodec.frames.block_coder import Coder
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.heap import HeapStats
-
-
-class FullBlocks(NamedTuple):
-    """How many blocks are full, and their bytes, with all reference frames."""
-
-    n: int
-    nbytes: int
 
 
 def growing_bytes(n_frames: int, heap: HeapStats, open_blocks: OpenBlocks, coder: Coder) -> int:
@@ -24,8 +15,3 @@ def growing_bytes(n_frames: int, heap: HeapStats, open_blocks: OpenBlocks, coder
         taken_bytes = heap.reserved_bytes + heap.disk_bytes - heap.room_bytes
         return round(n_frames / n_stored * (taken_bytes + lone_nbytes))
     return round(n_frames * open_blocks.mean_frame_bytes + lone_nbytes)
-
-
-def table_bytes(n_blocks: int, block_frames: int) -> int:
-    """Bytes of the tables of so many blocks."""
-    return n_blocks * (8 * block_frames + 4)
