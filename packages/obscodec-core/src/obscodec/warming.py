@@ -41,7 +41,6 @@ class Warmed:
     Attributes:
         kernels: name and types of each kernel that was compiled, loaded, or compiled and not kept.
         folder: where numba keeps compiled kernels; None if it can write nowhere, and nothing was done.
-        seconds: how long it took.
     """
 
     kernels: KernelNames

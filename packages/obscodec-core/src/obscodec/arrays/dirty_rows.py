@@ -13,14 +13,10 @@ _FEW = 64
 
 
 class DirtyRows:
-    """Collects the changed rows of an array of ``n_rows``, at first all. Safe to use from several threads.
-
-    Attributes:
-        has_changed: whether :meth:`drain` would return any row.
-    """
+    """Collects the changed rows of an array of ``n_rows``, at first all. Safe to use from several threads."""
 
     def __init__(self, n_rows: int) -> None:
-        self.has_changed = True
+        self.has_changed = True  # since the last drain
         self._n_rows = n_rows
         self._rows: set[int] | None = None  # None for all
         self._lock = PicklableLock()

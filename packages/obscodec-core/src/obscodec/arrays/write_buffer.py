@@ -45,7 +45,6 @@ class WriteBuffer:
 
     Attributes:
         row_shape: the shape of a row, ``(n_envs, *shape)``.
-        dtype: the dtype of a row.
         waiting: where each waiting row of an array lies in this buffer, in the order of their arrival.
     """
 
@@ -79,12 +78,9 @@ class WriteBuffer:
         self._watches: dict[int, list[ref[DirtyRows]]] = {}  # of these arrays
 
     def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> bool:
-        """Store ``tensors`` in ``ids[row]``, or keep a copy of them until :meth:`flush` does it.
+        """Store ``tensors``, ``[n_envs, *shape]``, in ``ids[row]``, or keep a copy of them until :meth:`flush` does it.
 
-        Args:
-            ids: the ids of an array ``[n_steps, n_envs]`` of the store.
-            row: which row of it, from 0 on.
-            tensors: ``[n_envs, *shape]``.
+        ``ids``, ``[n_steps, n_envs]``, are those of an array of the store, and ``row`` is from 0 on.
 
         Returns:
             False if the tensors have another shape or dtype; then they do not wait.

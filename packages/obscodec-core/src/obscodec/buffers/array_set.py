@@ -43,8 +43,6 @@ class ArraySet:
     Attributes:
         owners: for each field the name of the field that has its store.
         stores: for each field its store, None if it is not compressed.
-        n_samples: how many samples were drawn.
-        sample_s: seconds that these took.
 
     Raises:
         SpecError: the codec of a field does not take its tensors.

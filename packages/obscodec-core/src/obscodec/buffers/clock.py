@@ -26,7 +26,6 @@ class Clock:
     Args:
         capacity: how many steps of each environment can be drawn.
         n_before: how many steps before the oldest of these its stack needs.
-        n_envs: how many environments there are.
 
     Attributes:
         n_rows: how many rows the arrays of the ring have: step ``k`` is in row ``k % n_rows``. One more than steps: the

@@ -119,7 +119,6 @@ def _action(policy: Policy, observation: Any, n_envs: int, is_vector: bool) -> A
 
 
 def _batched(observation: Any) -> Any:
-    """An observation as a batch of one."""
     if isinstance(observation, tuple):
         return tuple(map(_batched, observation))
     if isinstance(observation, Mapping):

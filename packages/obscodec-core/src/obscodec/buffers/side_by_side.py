@@ -16,9 +16,7 @@ from obscodec.segments import Bools, Ints
 class SideBySide:
     """The steps of several buffers as those of one that has all their environments; the newest steps are in one row.
 
-    Args:
-        buffers: of each buffer which steps it has, and what reads them.
-        reach: how many steps before another one a stack has at most.
+    A stack has at most ``reach`` steps before another one.
     """
 
     def __init__(self, buffers: Sequence[tuple[Span, StepReader]], reach: int) -> None:

@@ -158,7 +158,6 @@ class StepDrawer:
         return self._found[1]
 
     def _draws_all(self, span: Span) -> bool:
-        """Whether all steps may be drawn."""
         return self._reader.mask is None and not len(span.seams.gone) and not span.is_ragged
 
     def forget(self, step: Counts) -> None:

@@ -25,6 +25,5 @@ def run_warm(processes: int | None = None) -> int:
 
 
 def _show(n: int, n_parts: int, seconds: float) -> None:
-    """Say how far the compilers are."""
     sys.stderr.write(f"obscodec compiles: {n} of {n_parts} parts, {seconds:.0f} s\n")
     sys.stderr.flush()

@@ -33,7 +33,6 @@ class Column(CodedArray):
         dtype: the dtype of its numbers; None for that of ``items``, which has as many bytes or fewer.
 
     Attributes:
-        dtype: the dtype of the numbers.
         words: ``i64[N_WORDS]``, by which kernels find the items.
     """
 

@@ -31,8 +31,7 @@ _PLACE = np.dtype(np.int64)
 class ColumnReader:
     """Columns ``[n_steps, n_envs, ...]`` of which the same items are read together, with one compiled call.
 
-    Args:
-        groups: contiguous arrays; those of a group have one dtype and one shape.
+    They are contiguous; those of a group have one dtype and one shape.
     """
 
     def __init__(self, *groups: Sequence[Column]) -> None:

@@ -22,7 +22,6 @@ class BlockQueue:
 
     Attributes:
         table: see ``kernels.queue``.
-        is_open: see above.
     """
 
     def __init__(self, bound: int, is_open: bool) -> None:

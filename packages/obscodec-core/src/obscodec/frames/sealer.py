@@ -30,11 +30,6 @@ class Sealer:
     their queue, where readers find them, until a call of this object has stored them. Another thread trains codecs,
     while blocks are compressed with what they have learned before.
 
-    Args:
-        coder: compresses blocks.
-        heap: gets the blocks, with their numbers as slots.
-        open_blocks: has the queues.
-
     Attributes:
         on_full: called whenever many blocks were full; None for nothing, then it need not count blocks.
         newest: ``i64[n]``, the numbers of the blocks that this object stored last, in this order.
@@ -58,10 +53,7 @@ class Sealer:
     def soon(self, versions: Table) -> None:
         """Begin to compress the blocks of the queue; store the blocks that were compressed in the background.
 
-        Without enough memory, all blocks go on waiting.
-
-        Args:
-            versions: ``i32[n_blocks]``, gets the versions of stored blocks.
+        Without enough memory, all blocks go on waiting. ``versions``, ``i32[n_blocks]``, get those of stored blocks.
         """
         try:
             if self._job is None or not self._job.is_under_way:

@@ -19,18 +19,12 @@ Numbers = npt.NDArray[np.generic]
 
 
 class StepState:
-    """The words that ``exchange_step`` gets, and the arrays whose addresses they are.
-
-    Args:
-        n: how many sequences there are.
-        nbytes: of a stack.
-        depth: of a stack.
+    """The words that ``exchange_step`` gets for stacks of ``n`` sequences, and the arrays whose addresses they are.
 
     Attributes:
         words: see ``kernels.steps``.
         held: ``i64[2 * n * depth]``, frames with a reference each; zeros between calls.
         tables: those that are bound, None for none.
-        n_columns: how many columns are bound.
         pair: the arrays of ids that are bound.
         parts_channels: False if no stacks are parted into channels.
         first: the first sequence; the others follow.
@@ -93,10 +87,9 @@ class StepState:
         self.parts_channels = bool(self.words[word.CHANNELS : word.CHANNELS + 2].any())
 
     def bind_columns(self, columns: list[tuple[Column, Numbers]]) -> None:
-        """Have rows be exchanged with those of columns, if a call asks for it, in the same step as ids.
+        """Have new rows be exchanged with those of columns, if a call asks for it, in the same step as ids.
 
-        Args:
-            columns: of each column, at most ``MAX_COLUMNS``, contiguous, the array and its new row.
+        There are at most ``MAX_COLUMNS``, contiguous, each with its new row.
         """
         self.n_columns = 0
         self._columns = [(array, row, np.zeros(row.nbytes, np.uint8)) for array, row in columns]

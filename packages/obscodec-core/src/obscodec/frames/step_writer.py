@@ -27,12 +27,9 @@ class StepWriter:
 
     Args:
         owner: has the log where the frames go.
-        layout: shape and dtype of a stack.
-        n: how many sequences there are.
         channels_last: whether the last axis has the frames, one behind the other, instead of the first.
 
     Attributes:
-        owner: see above.
         state: has the ids that steps have replaced, until somebody gives them back.
     """
 
@@ -47,12 +44,7 @@ class StepWriter:
         self._to_pixels = (0, *range(2, n_axes), 1) if n_axes > 1 else (0,)
 
     def write(self, step: int, ids: Ids, tensors: Tensors) -> bool:
-        """Store tensors, and put their ids into a step of an array of ids; or change nothing.
-
-        Args:
-            step: the number of the step.
-            ids: ``[n_steps, n]``, contiguous.
-            tensors: ``[n, *shape]`` of the dtype.
+        """Store tensors, ``[n, *shape]``, and put their ids into a step of ``ids``, ``[n_steps, n]``, contiguous.
 
         Returns:
             False if there is no room for replaced ids; nothing is done then.

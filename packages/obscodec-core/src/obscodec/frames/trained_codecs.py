@@ -37,8 +37,6 @@ class TrainedCodecs(Generic[C]):
 
     Attributes:
         by_version: the codecs; replaced, never changed.
-        newest: the version that encodes.
-        learning: whether items are samples.
     """
 
     def __init__(self, codec: C, fit: Callable[[C, Sequence[Bytes]], C]) -> None:

@@ -19,7 +19,6 @@ class Copied(NamedTuple):
         sequences: the open blocks, for :func:`stage_blocks`.
         previous: ``i32[n_blocks, block_frames]``, the frame before each frame.
         references: ``u8[n, nbytes]``, the reference frames, and rows for more.
-        n_references: how many there are.
         stacks: ``i32[n_rows, depth]``, the listed stacks.
         n_blocks: how many numbers of blocks were ever used.
     """
@@ -36,11 +35,6 @@ class WatchedLog:
     """The face of a log for one copy of it. Who calls it holds ``lock``, but for :attr:`n_changes`.
 
     Attributes:
-        lock: of the log.
-        spec: the codec of blocks.
-        block_frames: how many frames are in a block.
-        frame_nbytes: their bytes, each.
-        depth: how many frames a stack has.
         has_references: whether blocks may refer to reference frames.
         first: the number of the first block.
     """

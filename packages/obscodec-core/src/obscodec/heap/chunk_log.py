@@ -55,8 +55,6 @@ class ChunkLog:
         mapped: the files that chunks are parts of, by number of the chunk; replaced, never changed.
         addresses: ``i64[:]``, where each chunk begins, by number, 0 for none; replaced, never changed.
         newest: the number of the chunk that is written to, 0 for none.
-        n_streams: live streams.
-        live_bytes: bytes of live streams.
         written_bytes: bytes that are written in all chunks, dead ones included.
         reserved_bytes: bytes of the chunks in memory.
         disk_bytes: bytes of the chunks in files, all of which are written.

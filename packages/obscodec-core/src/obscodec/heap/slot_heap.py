@@ -74,9 +74,6 @@ class SlotHeap:
             empties one.
         allocate: called with a number of bytes, returns the memory of a new chunk, ``u8[nbytes]``.
 
-    Attributes:
-        lock: held while a stream comes, goes or moves; reentrant.
-
     Raises:
         DTypeError: an argument is of another type.
         ShapeError: a number is out of range.
@@ -85,7 +82,7 @@ class SlotHeap:
     max_bytes: Fixed[int | None] = Fixed("make another heap, and put the streams of this one into it")
 
     def __init__(self, n_slots: int, *, max_bytes: int | None = None, allocate: Allocate = new_chunk) -> None:
-        self.lock = PicklableLock(LockOrder.STREAMS)
+        self.lock = PicklableLock(LockOrder.STREAMS)  # held while a stream comes, goes or moves
         self.max_bytes = as_nbytes("max_bytes", max_bytes)
         self._log = ChunkLog(self.max_bytes, allocate)
         self._table = SlotTable(as_count("n_slots", n_slots, 0))

@@ -39,13 +39,7 @@ _unkept: set[tuple[str, str]] = set()
 
 
 class KernelNames(NamedTuple):
-    """Name and types of each kernel that this process has.
-
-    Attributes:
-        compiled: those that it compiled.
-        loaded: those that it loaded from disk.
-        unkept: those that it compiled, and could not write to disk.
-    """
+    """Name and types of each kernel that this process compiled, loaded from disk, or could not write there."""
 
     compiled: Names
     loaded: Names

@@ -20,13 +20,7 @@ _ENDING = "Python is about to exit"
 
 
 class Job(Generic[T]):
-    """A call in the background.
-
-    Attributes:
-        has_begun: whether the call has begun.
-        is_done: whether it has ended.
-        error: what it raised.
-    """
+    """A call in the background; ``error`` is what it raised."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.has_begun = False

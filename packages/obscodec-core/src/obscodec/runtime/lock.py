@@ -43,9 +43,6 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
 
     A thread that forks the process takes all of these locks first, so that no other thread is in the middle of what a
     lock is for, and the new process, which does not have the other threads, finds each lock free.
-
-    Args:
-        order: among all locks.
     """
 
     order: LockOrder

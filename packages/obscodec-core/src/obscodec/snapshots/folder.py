@@ -40,11 +40,7 @@ class NewerVersion(SnapshotError):
 
 
 class Folder:
-    """The folder of a snapshot. A generation is there as soon as its manifest is, which is written last, and renamed.
-
-    Args:
-        path: the folder.
-    """
+    """The folder of a snapshot. A generation is there once its manifest is, which is written last, and renamed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         check_kind("path", path, (str, os.PathLike), "a folder, such as 'checkpoints'")

@@ -17,7 +17,6 @@ class SavedField(NamedTuple):
     """A field, as its writer describes it.
 
     Attributes:
-        name: its name.
         item: dtype and shape of one item, such as ``"uint8[84, 84]"``.
         codec: how it is compressed, "" if it is not.
         nbytes: bytes of its arrays or streams. A store that several fields share counts for the first one.
@@ -33,7 +32,6 @@ class GenerationReport(NamedTuple):
     """What a generation has.
 
     Attributes:
-        generation: its number.
         kind: the class of what was saved, "" if the manifest is damaged.
         written_by: the version that wrote it.
         nbytes: bytes of the files that it needs.

@@ -46,7 +46,6 @@ class Known:
 
     Attributes:
         manifest: the name of the manifest of the generation, "" for none.
-        generation: its number.
         files: the segment files of the manifest; None for a number that is free.
     """
 

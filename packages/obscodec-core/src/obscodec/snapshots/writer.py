@@ -37,13 +37,8 @@ def write_generation(
 ) -> Known:
     """Write another generation, then remove the oldest ones. Whatever ends this call, the last generation stays.
 
-    Args:
-        folder: the folder, which is made if it is not there.
-        tree: the state.
-        head: JSON values for the manifest.
-        known: what the folder has of this state; what it has then is returned.
-        number: of the generation, None for the next one; see :func:`before_generation`.
-        keep: how many generations to keep.
+    ``head`` has JSON values for the manifest. ``known`` is what the folder has of this state, and what it has then is
+    returned. ``number``: None for the next one; see :func:`before_generation`. ``keep`` is how many generations stay.
 
     Raises:
         SnapshotError: the folder has other files, or another process writes to it, or a later generation,
@@ -129,11 +124,7 @@ def _refuse_other_kind(folder: Folder, manifests: Iterable[str], kind: str) -> N
 
 
 class _Writer:
-    """Writes streams to new segment files of a generation.
-
-    Attributes:
-        files: the segment files that the generation needs; None for a number that is free.
-    """
+    """Writes streams to new segment files of a generation; ``files`` are those that it needs, as ``Known`` has them."""
 
     def __init__(self, folder: Folder, number: int, known: Known) -> None:
         self._folder, self._number = folder, number

@@ -22,24 +22,16 @@ class Refusing(Protocol):
 
 
 class Parting:
-    """Ids on their way back to several stores, which nobody else uses. Safe to use from several threads.
-
-    Attributes:
-        lock: held while ids are given back.
-    """
+    """Ids on their way back to several stores, which nobody else uses. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self.lock = PicklableLock(LockOrder.CODES)
+        self.lock = PicklableLock(LockOrder.CODES)  # held while ids are given back
         self._parted: list[tuple[Refusing, str, Ints]] = []  # ids that a call is giving back
 
     def give_back(self, ids: Ints, stores: Sequence[tuple[Refusing, str]], numbers: Ints, inner: Ints) -> None:
-        """See ``Store._give_back``.
+        """See ``Store._give_back``. ``stores`` come with how errors speak of their ids.
 
-        Args:
-            ids: ``i64[n]``.
-            stores: with how errors speak of their ids.
-            numbers: ``i64[n]``, the number of the store of each id.
-            inner: ``i64[n]``, the ids in these stores.
+        ``numbers`` and ``inner``, ``i64[n]``, are the number of the store of each id, and its id there.
         """
         with self.lock:
             self.settle()

@@ -192,7 +192,6 @@ def _check(of: State, leaves: list[_Leaf]) -> None:
 
 
 def _received(state: State, received: Received, max_bytes: int) -> _Leaf:
-    """A leaf of a message."""
     layout = part_of(state, "layout", Layout)
     n = number_of(state, "n", 0, max_bytes // max(1, layout.nbytes))
     parts, places = list[StoredPart](), [np.empty(0, np.int64)]

@@ -76,15 +76,10 @@ def draw(
     replace: bool,
     p: npt.ArrayLike | None,
 ) -> tuple[Ints, Ints]:
-    """Random steps and their environments, ``i64[batch]`` each.
+    """Random steps and their environments, ``i64[batch]`` each, of those that are ``drawable``; None for all.
 
-    Args:
-        rng: draws.
-        batch: how many steps.
-        shape: how many steps and environments there are.
-        drawable: tells which steps may be drawn; None for all.
-        replace: whether a step may be drawn again.
-        p: the probability of each step, ``[n_steps, n_envs]`` or flat; None for equal ones.
+    ``shape`` is how many steps and environments there are, ``p`` the probability of each step, ``[n_steps, n_envs]`` or
+    flat; None for equal ones.
 
     Raises:
         ShapeError: there are fewer steps to draw without replacement; or ``p`` has another shape, or is no probability.

@@ -21,9 +21,6 @@ class Played:
         setup: the lines that define ``make_env``, a function that makes an environment, or a vector.
         kind: what it makes: one ``"environment"``; a ``"vec_env"`` of Stable-Baselines3; a ``"vector"`` of Gymnasium
             that resets itself in a step of its own; or ``"other"`` vectors.
-        n_envs: how many environments step together.
-        observation_space: of one of them.
-        action_space: of one of them.
     """
 
     imports: tuple[str, ...]

@@ -31,8 +31,6 @@ class Report:
     """All that the doctor found out about a source.
 
     Attributes:
-        source: what was read.
-        fields: its fields.
         remarks: what else to know: what was taken for granted or left out, and how codecs are chosen, in sentences.
         has_episodes: whether the source has episodes, one after the other.
         played: the environments that were played in, None for other sources.

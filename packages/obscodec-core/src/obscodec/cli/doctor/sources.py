@@ -31,7 +31,6 @@ class Request:
         n: the most items to read of each field, or steps to take.
         wrappers: of an environment, the innermost first.
         stack: how many frames to stack, 1 for none.
-        seed: of the environment.
         n_envs: how many environments the program to paste has.
         advance: called with a number of items as they are read.
     """

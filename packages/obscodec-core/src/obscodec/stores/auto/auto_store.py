@@ -234,7 +234,6 @@ class AutoStore(Store):
             self._first.free_gone(before)
 
     def _stats(self) -> StoreStats:
-        """See ``Store.stats``; with the choice of the codec."""
         with self._lock:
             store, n, nbytes = self._store, self._first.n_waiting, self._first.nbytes
             raw_bytes = n * self.layout.nbytes

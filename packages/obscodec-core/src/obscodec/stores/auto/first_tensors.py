@@ -40,7 +40,6 @@ class FirstTensors:
     threads: its AutoStore locks. An exception at any line leaves it as it was, or as it is afterwards.
 
     Args:
-        layout: of a tensor.
         most: how many tensors may ever come; ids from ``FIRST_ID + most`` on are of the other store.
         most_waiting: how many may wait, without those whose memory is free.
         shown: looks at them until they show how to keep all.

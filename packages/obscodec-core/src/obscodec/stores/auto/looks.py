@@ -24,7 +24,6 @@ class Looks:
 
     Args:
         look: the method of the store that looks again; it takes how many bytes each of the newest frames has.
-        log: of the frames.
         n: how many frames the first choice was made on, or more.
         frame_bytes: how many bytes each was to take.
     """

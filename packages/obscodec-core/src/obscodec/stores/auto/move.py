@@ -36,16 +36,10 @@ class Move:
 
     A forked process does not have the work that is under way, and begins anew. Where there can be no other thread, the
     caller does the work.
-
-    Args:
-        store: whose first tensors move.
-
-    Attributes:
-        lock: held while some tensors move.
     """
 
     def __init__(self, store: Choosing) -> None:
-        self.lock = PicklableLock(LockOrder.MOVING)
+        self.lock = PicklableLock(LockOrder.MOVING)  # held while some tensors move
         self._store = ref(store)
         self._job: Job[None] | None = None
 

@@ -114,20 +114,13 @@ def restored(
 class Succession:
     """Stores of equal tensors, the oldest first: all but the last one are closed, and keep their tensors.
 
-    An id tells its store: those of a store come after those of all before it.
-
-    Args:
-        members: the stores.
-        parting: of the succession before this one, which may have to finish what was interrupted.
-
-    Attributes:
-        members: see above.
-        newest: the store that takes tensors.
+    An id tells its store: those of a store come after those of all before it. ``parting`` is of the succession before
+    this one, which may have to finish what was interrupted.
     """
 
     def __init__(self, members: Sequence[Member], parting: Parting | None = None) -> None:
         self.members = tuple(members)
-        self.newest = self.members[-1].store
+        self.newest = self.members[-1].store  # which takes tensors
         self.parting = parting or Parting()
         times = [2 if member.plan.narrow else 1 for member in self.members]  # ids of a NarrowStore are twice as large
         later = list(zip(times, self.members, strict=True))[1:]

@@ -25,18 +25,13 @@ class Geometry(NamedTuple):
 
     Attributes:
         n_channels: bytes of a pixel: 1, 2 or 3.
-        height: of a frame.
-        width: of a frame.
         pixel_step: from a pixel of a frame to the next one in its row.
         row_step: from row to row of a frame.
         channel_step: from a channel of a pixel of a frame to the next one.
         stride: from row to row of a plane.
-        plane_nbytes: of a plane.
         tiles_down: how many rows of tiles there are.
         tiles_across: how many tiles a row has.
-        n_tiles: of a frame.
         n_groups: groups of residuals of a frame.
-        frame_nbytes: of a frame.
         work_nbytes: of the planes of a frame.
     """
 
@@ -65,7 +60,6 @@ class Scratch(NamedTuple):
 
     Attributes:
         work: two frames in planes.
-        residuals: of a frame.
         labels: ``u8[n_groups]``, the class of each group.
         order: ``u32[n_groups]``.
         modes: ``u8[n_tiles]``.
@@ -97,15 +91,9 @@ class Scratch(NamedTuple):
 
 
 def geometry_of(layout: Layout, spec: str, *, takes_depth: bool) -> tuple[int, Geometry]:
-    """The number of frames of an item, and the geometry of each.
+    """The number of frames of an item, and the geometry of each; SpecError, with a ``spec``, if it is no image.
 
-    Args:
-        layout: of an item.
-        spec: of the codec, for errors.
-        takes_depth: whether images of two bytes are right.
-
-    Raises:
-        SpecError: the items are no images.
+    ``takes_depth`` says whether images of two bytes are right.
     """
     shape, n_axes = layout.shape, len(layout.shape) if layout.dtype == np.uint8 else 0
     is_depth = takes_depth and layout.dtype.itemsize == 2 and len(shape) >= 2

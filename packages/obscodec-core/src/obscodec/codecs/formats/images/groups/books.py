@@ -122,12 +122,7 @@ def new_predicted(n_frames: int, geometry: Geometry) -> Rows:
 
 
 def trained(predicted: Rows, n_groups: int) -> Books:
-    """Books for frames like these.
-
-    Args:
-        predicted: ``u8[n, GROUP_STRIDE * n_groups + n_tiles]``: the groups of each, and behind them its modes.
-        n_groups: of a frame.
-    """
+    """Books for frames like these, ``u8[n, GROUP_STRIDE * n_groups + n_tiles]``: groups, and behind them modes."""
     nbytes, n = GROUP_STRIDE * n_groups, len(predicted) * n_groups
     residuals, modes = new_table((n * GROUP_STRIDE,), np.uint8), predicted[:, nbytes:].reshape(-1)
     residuals.reshape(len(predicted), nbytes)[:] = predicted[:, :nbytes]

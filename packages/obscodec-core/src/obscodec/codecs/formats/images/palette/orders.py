@@ -49,11 +49,8 @@ class Orders(NamedTuple):
 def orders_of(above: Costs, left: Costs, before: Costs, alone: Costs) -> tuple[Orders, list[Bytes]]:
     """Orders by costs, and their tables: cheaper colours first, and if they cost the same, those of lower places.
 
-    Args:
-        above: ``i64[n, n]``, what each colour costs after each colour above.
-        left: likewise.
-        before: likewise.
-        alone: ``i64[n]``, what each colour costs if nothing is known.
+    They are what each colour costs after each colour ``above``, on the ``left`` and ``before``, ``i64[n, n]``, and
+    ``alone``, ``i64[n]``, if nothing is known.
     """
     n = len(alone)
     costs = [_padded(of, alone) for of in (above, left, before)]

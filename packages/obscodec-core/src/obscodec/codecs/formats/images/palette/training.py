@@ -27,12 +27,10 @@ _SELDOM: Final = 1  # how often colours follow by chance: no cost tells it
 
 
 def train(rows: Rows, pred: Pred, known: Keys) -> Dictionary | None:
-    """A dictionary for items like ``rows``, None if each has more than 256 colours.
+    """A dictionary for items like ``rows``, ``u8[n, nbytes]``, None if each has more than 256 colours.
 
-    Args:
-        rows: ``u8[n, nbytes]``.
-        pred: the codec of items of more colours.
-        known: colours that keep their places, unless there is no room for the others then.
+    ``pred`` is the codec of items of more colours. Colours that are ``known`` keep their places, unless there is no
+    room for the others then.
     """
     n_frames, geometry = geometry_of(pred.layout, pred.spec, takes_depth=False)
     colours = [np.unique(keys_of(_pixels(row, n_frames, geometry)), return_counts=True) for row in rows]
