@@ -1,15 +1,16 @@
 """Actors of a local Ray cluster add compressed frames to buffers: ``ray_actors.py BUFFER ...``, classes of TorchRL.
 
-Fails if a buffer holds anything else than what the actors have sent.
+Fails if a buffer holds anything else than what the actors have sent, or gives a batch otherwise than encoded.
 """
 
 import sys
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import ray
 import torch
-from obscodec_torchrl import CompressedStorage
+from obscodec_torchrl import CompressedStorage, RayReplayBuffer
 from ray._private import ray_constants
 from tensordict import TensorDict
 from torchrl import data
@@ -27,9 +28,9 @@ def compressed(steps: TensorDict) -> TensorDict:
     return storage[:]
 
 
-def add_from_actors(buffer_class: type[data.ReplayBuffer]) -> None:
+def add_from_actors(buffer_class: type[data.ReplayBuffer], ray_class: type[data.RayReplayBuffer]) -> None:
     """Extend a buffer on another machine, by an actor and from here, and compare what is in it."""
-    buffer = data.RayReplayBuffer(
+    buffer = ray_class(
         storage=partial(CompressedStorage, 2 * N),
         replay_buffer_cls=buffer_class,
         batch_size=32,
@@ -44,11 +45,19 @@ def add_from_actors(buffer_class: type[data.ReplayBuffer]) -> None:
     steps = atari_steps("Pong", N, seed=0)
     sent = compressed(steps)
     assert ray.get(act.remote(buffer.client(), sent)) == N
-    buffer.extend(sent)
+    buffer.extend(steps.clone())  # encoded by the client, where it does so
     expected = torch.cat([steps, steps])
     assert (buffer[torch.arange(2 * N)].exclude("index") == expected).all()
-    sample = buffer.sample()
-    assert (sample.exclude("index") == expected[sample["index"]]).all()
+    with TemporaryDirectory() as folder:
+        for _ in range(2):
+            sample = buffer.client().sample()
+            assert type(sample["pixels"]) is torch.Tensor
+            assert (sample.exclude("index") == expected[sample["index"]]).all()
+            buffer.dumps(folder)
+            buffer.empty()
+            buffer.loads(folder)
+    sent = ray.get(buffer._rb.__ray_call__.remote(lambda actor: type(actor.sample()["pixels"]).__name__))
+    assert sent == "SentCompressedTensor", sent
     buffer.close()
 
 
@@ -57,5 +66,6 @@ if __name__ == "__main__":
     ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=300 << 20, log_to_driver=False)
     for name in sys.argv[1:]:
-        add_from_actors(getattr(data, name))
+        for ray_class in (data.RayReplayBuffer, RayReplayBuffer):
+            add_from_actors(getattr(data, name), ray_class)
     ray.shutdown()

@@ -316,7 +316,8 @@ class CompressedBuffer(buffers.BaseBuffer):
         n, arrays = self._n_rows, vars(self)
         if self._options.codec is None or n > MOST_ROWS:
             return
-        for name in [name for name in arrays if name not in self._observed | self._stay_plain]:
+        left_alone = self._observed | self._stay_plain
+        for name in [name for name in arrays if name not in left_alone]:
             if isinstance(arrays[name], Bits) and not arrays[name].is_packed:
                 arrays[name] = arrays[name][...]
             if not is_large(arrays[name], self.buffer_size) or is_shared(arrays, name):

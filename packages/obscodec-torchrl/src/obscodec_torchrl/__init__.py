@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
     from obscodec_torchrl.hook import SnapshotHook
+    from obscodec_torchrl.ray_buffer import RayReplayBuffer
     from obscodec_torchrl.storage import CompressedStorage
 else:  # loaded when they are asked for: TorchRL takes seconds, and ``obscodec warm`` compiles kernels without it
 
@@ -22,11 +23,12 @@ else:  # loaded when they are asked for: TorchRL takes seconds, and ``obscodec w
 
 __version__ = "0.1.0"
 
-__all__ = ["CompressedStorage", "CompressedStorageCheckpointer", "SnapshotHook"]
+__all__ = ["CompressedStorage", "CompressedStorageCheckpointer", "RayReplayBuffer", "SnapshotHook"]
 
 _MODULES = {
     "CompressedStorage": "storage",
     "CompressedStorageCheckpointer": "checkpointer",
+    "RayReplayBuffer": "ray_buffer",
     "SnapshotHook": "hook",
 }
 

@@ -26,7 +26,7 @@ DEVICE_BATCH: ContextVar[Any] = ContextVar("DEVICE_BATCH", default=None)
 
 K = TypeVar("K", bound=Hashable)
 Device = torch.device | str
-_PINNED_MEMORY = BatchMemory(
+PINNED_MEMORY = BatchMemory(
     lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
 )
 _NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views whose numbers are others
@@ -67,7 +67,7 @@ class CompressedTensor(torch.Tensor):
         """``[n, *shape]`` to decode into, where the store decodes; pinned, if the CPU decodes for a GPU."""
         if store.device != "cpu":
             return torch.empty((n, *store.layout.shape), dtype=_torch_dtype(store.layout.dtype), device=self.device)
-        return (_PINNED_MEMORY if self.is_cuda else BATCH_MEMORY).array(n, store.layout)
+        return (PINNED_MEMORY if self.is_cuda else BATCH_MEMORY).array(n, store.layout)
 
     def decoded(self) -> torch.Tensor:
         """A plain tensor with the same numbers."""

@@ -34,6 +34,7 @@ from obscodec_torchrl.device_batch import DeviceBatch, DeviceReader
 from obscodec_torchrl.leaves import Key, as_key, leaves, selected, with_leaves
 from obscodec_torchrl.loading import load_dict, state_dict_of
 from obscodec_torchrl.remote_object import RemoteObject
+from obscodec_torchrl.sending import sent_encoded
 from obscodec_torchrl.state import WRITTEN_BY, arguments_of, as_arguments, fill, state_of
 from obscodec_torchrl.writing import check_items, end_episodes, end_loaded_episodes, new_stores, of_one_moment, write
 
@@ -229,10 +230,14 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         """Do not wait for a first write: reading before it is refused."""
 
     def attach(self, buffer: Any) -> None:
-        """Attach a buffer. It will decode its samples when it collates them, after it has released its lock."""
+        """Attach a buffer. It will decode its samples when it collates them, after it has released its lock.
+
+        A buffer that is an actor of Ray does not decode them: it sends them encoded.
+        """
         super().attach(buffer)
         if getattr(buffer, "_init_collate_fn", self) is None:
-            buffer._init_collate_fn = decoded
+            is_actor = hasattr(type(buffer), "__ray_actor_class__")
+            buffer._init_collate_fn = sent_encoded if is_actor else decoded
 
     @not_compiled
     @says_memory_error
@@ -255,7 +260,10 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 return items
             context.run(DRAWING.set, True)
             items = context.run(super().get, index)
-        return items if any(x._collate_fn is decoded for x in self.buffers_at_work()) else decoded(items)
+        collate_fns = [x._collate_fn for x in self.buffers_at_work()]
+        if sent_encoded in collate_fns:
+            return sent_encoded(items) if isinstance(index, Integral) else items  # a buffer does not collate one item
+        return items if decoded in collate_fns else decoded(items)
 
     def _device_batch(self, index: Any) -> DeviceBatch | None:
         """The items that ``index`` selects, if the GPU that decodes them has the index, too."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from obscodec_torchrl.arrays import append_together
 from obscodec_torchrl.compressed_tensor import CompressedTensor, as_index, drawn_together, stored_array
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, with_leaves
 
+K = TypeVar("K", str, Key)
 OPTIONAL = ("index",)  # writers add this key to their items; others may leave it out
 
 
@@ -110,8 +111,7 @@ def write(
 
     To undo takes no tensor and no memory for one: ids and plain rows are put back.
     """
-    in_time = sorted(changed.items(), key=lambda leaf: as_key(leaf[0]).count("next"))  # before their "next" ones
-    arrays = {key: x.array for key, x in in_time if isinstance(x, CompressedTensor)}
+    arrays = {key: x.array for key in in_time(changed) if isinstance(x := changed[key], CompressedTensor)}
     plain = {key: x[index].clone() for key, x in changed.items() if key not in arrays}
     length, last = len(storage), storage._last_cursor_index
     new = append_together({key: stored_array(given[key]) for key in arrays if key in given}, arrays, as_index(index))
@@ -131,6 +131,11 @@ def write(
             for tensors in new:
                 tensors.close()
         raise
+
+
+def in_time(keys: Iterable[K]) -> list[K]:
+    """Keys in the order of time: before their ``"next"`` ones."""
+    return sorted(keys, key=lambda key: as_key(key).count("next"))
 
 
 def end_episodes(storage: LazyTensorStorage, row: int, columns: Ints) -> None:

@@ -7,7 +7,7 @@ from obscodec.stores.auto.ahead import compile_here, load_ahead
 from obscodec.stores.auto.auto_store import AutoStore
 from obscodec.stores.auto.candidates import frames_of_block
 from obscodec.stores.auto.options import StoreOptions
-from obscodec.stores.auto.plan import StoragePlan, find_plan
+from obscodec.stores.auto.plan import StoragePlan, find_frame_stack, find_plan
 from obscodec.stores.auto.shown import Shown, shown_first
 from obscodec.stores.batch_memory import BATCH_MEMORY, BatchMemory, new_batch
 from obscodec.stores.exchange import Place
@@ -31,6 +31,7 @@ __all__ = [
     "StoreOptions",
     "StoredPart",
     "compile_here",
+    "find_frame_stack",
     "find_plan",
     "frames_of_block",
     "load_ahead",

@@ -20,7 +20,7 @@ from obscodec.frames import Portion, Received, Sent
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import as_threads, says_memory_error
 from obscodec.state import State, array_of, number_of, part_of
-from obscodec.stores import Narrow, StoredPart
+from obscodec.stores import BATCH_MEMORY, Narrow, StoredPart
 from obscodec.trees import Tree, flatten, format_arrays, parse_arrays, unflatten
 
 _VERSION = 1
@@ -147,10 +147,17 @@ class EncodedBatch:
         return made
 
     @says_memory_error
-    def read(self, *, threads: int | None = None) -> Any:
+    def read(
+        self,
+        *,
+        new_array: Callable[[int, Layout], npt.NDArray[np.generic]] = BATCH_MEMORY.array,
+        threads: int | None = None,
+    ) -> Any:
         """Decode the batch: what was selected, with a new array in place of each selection.
 
         Args:
+            new_array: called with a number ``n`` and a layout; returns an array ``[n, *shape]`` to decode into. The
+                default is memory that is used again when nobody refers to the batch any more.
             threads: how many threads share the work, None for half of the usable processors.
 
         Raises:
@@ -158,7 +165,7 @@ class EncodedBatch:
         """
         decoded = []
         for leaf in self._leaves:
-            out = leaf.layout.tensors(np.empty((leaf.n, leaf.layout.nbytes), np.uint8))
+            out = new_array(leaf.n, leaf.layout)
             for part in leaf.parts:
                 part.read_into(out, as_threads(threads))
             decoded.append(out)

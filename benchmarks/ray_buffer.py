@@ -1,0 +1,146 @@
+"""Batches of TorchRL's RayReplayBuffer between two nodes, encoded and decoded by the owner of the buffer.
+
+uv run --group torchrl benchmarks/ray_buffer.py
+
+The nodes are processes of one machine, as Ray's cluster utility starts them. The owner of each buffer is on one, the
+learner on the other. Batches of both buffers take turns, in random order. The processor time of a role is that of all
+threads of its process, those of Ray included.
+"""
+
+import os
+import pickle
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+import typer
+from atari_steps import atari_steps
+from obscodec_torchrl import CompressedStorage
+from obscodec_torchrl.storage import decoded
+from ray._private import ray_constants
+from ray.cluster_utils import Cluster
+from result_tables import circumstances
+from torchrl.data import RayReplayBuffer, TensorDictReplayBuffer
+
+_RESULTS = Path(__file__).parent / "results" / "ray_buffer.md"
+_PACKAGES = "obscodec", "obscodec-torchrl", "ray", "torch", "tensordict", "torchrl", "numpy", "ale-py"
+_BATCH = 256
+_CHUNK = 5000
+_STORE_BYTES = 600 << 20
+
+
+@ray.remote(num_cpus=0, resources={"learner": 0.1})
+class Learner:
+    """Asks for batches, on a node of its own."""
+
+    def __init__(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+
+    def sample(self, client: Any) -> tuple[float, float, Any]:
+        """Milliseconds until a batch is here, and of processor time; and what is in it."""
+        began, used = time.perf_counter(), time.process_time()
+        batch = client.sample()
+        took = 1000 * (time.perf_counter() - began), 1000 * (time.process_time() - used)
+        return *took, int(batch["pixels"].sum()) + int(batch["next", "pixels"].sum())
+
+    def together(self, client: Any, n: int, waiting: int) -> float:
+        """How many batches come in a second, if some are asked for before they are needed."""
+        began, asked = time.perf_counter(), [client._actor.sample.remote() for _ in range(waiting)]
+        for _ in range(n):
+            ray.get(asked.pop(0))
+            asked.append(client._actor.sample.remote())
+        took = time.perf_counter() - began
+        ray.get(asked)
+        return n / took
+
+
+def _used(buffer: Any) -> float:
+    return time.process_time()
+
+
+def buffer_of(game: str, n: int, collate_fn: Callable[[Any], Any] | None) -> RayReplayBuffer:
+    """A buffer with steps of a game."""
+    buffer = RayReplayBuffer(
+        storage=partial(CompressedStorage, n),
+        replay_buffer_cls=TensorDictReplayBuffer,
+        collate_fn=collate_fn,
+        batch_size=_BATCH,
+        remote_config={"num_cpus": 0, "resources": {"owner": 0.1}},
+    )
+    for seed in range(-(-n // _CHUNK)):
+        steps = atari_steps(game, _CHUNK, seed)
+        for k in range(0, _CHUNK, 500):
+            buffer.extend(steps[k : k + 500].clone())
+        atari_steps.cache_clear()
+    ray.get(buffer._rb.__ray_call__.remote(lambda actor: actor.storage.decide()))
+    return buffer
+
+
+def measured(buffers: dict[str, RayReplayBuffer], learner: Any, n_rounds: int) -> dict[str, list[float]]:
+    """For each way the medians of milliseconds, of processor time of owner and learner; batches a second."""
+    found: dict[str, list[list[float]]] = {way: [] for way in buffers}
+    clients = {way: buffer.client() for way, buffer in buffers.items()}
+    order = torch.Generator().manual_seed(0)
+    for k in range(n_rounds + 3):
+        ways = [list(buffers)[i] for i in torch.randperm(len(buffers), generator=order)]
+        sums = set()
+        for way in ways:
+            actor = buffers[way]._rb
+            ray.get(actor.__ray_call__.remote(lambda actor, seed: torch.manual_seed(seed) and None, k))
+            before = ray.get(actor.__ray_call__.remote(_used))
+            took, used, of = ray.get(learner.sample.remote(clients[way]))
+            owner = 1000 * (ray.get(actor.__ray_call__.remote(_used)) - before)
+            sums.add(of)
+            if k >= 3:
+                found[way].append([took, owner, used])
+        if len(sums) != 1:
+            raise AssertionError("the ways give different batches")
+    each = {way: [statistics.median(of) for of in zip(*rows, strict=True)] for way, rows in found.items()}
+    for way in buffers:
+        each[way].append(ray.get(learner.together.remote(clients[way], n_rounds, 4)))
+    return each
+
+
+def main(n: int = 100_000, n_rounds: int = 60, games: str = "MsPacman,Pong") -> None:
+    """Measure, print, and write after each game."""
+    zero_copy = os.environ.get("RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", "0")
+    ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False
+    lines = ["# Batches between two nodes", ""]
+    lines += [f"- {what}: {text}" for what, text in circumstances("torchrl", _PACKAGES).items()]
+    lines += [f"- environment: RAY_ENABLE_ZERO_COPY_TORCH_TENSORS={zero_copy}", ""]
+    lines += [
+        f"Batches of {_BATCH} transitions of {n:,}; medians of {n_rounds}, in ms. Four batches are asked for early.",
+        "",
+    ]
+    lines += [
+        "| observations | way | message, kB | `sample` | owner's processor | learner's | batches / s |",
+        "| --- | --- |" + " ---: |" * 5,
+    ]
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 2, "resources": {"owner": 1}, "object_store_memory": _STORE_BYTES},
+    )
+    cluster.add_node(num_cpus=2, resources={"learner": 1}, object_store_memory=_STORE_BYTES)
+    ray.init(address=cluster.address, log_to_driver=False)
+    for game in games.split(","):
+        buffers = {"encoded": buffer_of(game, n, None), "decoded by the owner": buffer_of(game, n, decoded)}
+        learner = Learner.remote(torch.get_num_threads())  # type: ignore[attr-defined]
+        for way, numbers in measured(buffers, learner, n_rounds).items():
+            nbytes = ray.get(buffers[way]._rb.__ray_call__.remote(lambda actor: len(pickle.dumps(actor.sample(), 5))))
+            times = " | ".join(f"{x:.1f}" for x in numbers)
+            lines.append(f"| {game} | {way} | {nbytes / 1e3:,.0f} | {times} |")
+            print(lines[-1], flush=True)
+        _RESULTS.write_text("\n".join(lines) + "\n")
+        for buffer in buffers.values():
+            buffer.close()
+    ray.shutdown()
+    cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    typer.run(main)
