@@ -117,6 +117,22 @@ def test_an_episode_in_a_buffer_is_read_copied_and_changed_as_that_of_rllib(pair
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=["uniform", "prioritized"])
+def test_an_episode_counts_from_the_end_of_its_lookback(pair):
+    frames = [np.full((8, 8, 4), k / 255, np.float32) for k in range(9)]
+    buffers = both(pair)
+    for buffer in buffers:
+        rewards = [float(k) for k in range(8)]
+        buffer.add(
+            SingleAgentEpisode(
+                "x", observations=frames, actions=[*range(8)], rewards=rewards, len_lookback_buffer=3
+            ).to_numpy()
+        )
+        assert buffer.episodes[0].observations.lookback == 3
+    for options in SAMPLES[:2]:
+        sample_both(buffers, {k: v for k, v in options.items() if k != "include_infos"})
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=["uniform", "prioritized"])
 def test_a_pickled_buffer_goes_on(pair):
     buffers = filled(pair)
     buffers = [pickle.loads(pickle.dumps(buffer)) for buffer in buffers]
