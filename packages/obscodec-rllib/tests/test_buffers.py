@@ -2,7 +2,11 @@
 
 import copy
 import gc
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -199,6 +203,33 @@ def test_a_chunk_with_other_observations_changes_nothing():
     }
 
 
+@pytest.mark.parametrize("pair", PAIRS, ids=["uniform", "prioritized"])
+def test_evicting_an_episode_with_the_chunk_that_it_just_got_ends_as_in_rllib(pair):
+    """RLlib 2.60.0's uniform class raises IndexError: it looks for the timestep after the last one."""
+
+    def chunk(id_: str, t: int) -> SingleAgentEpisode:
+        frames = [np.full((8, 8, 4), (t + k) / 255, np.float32) for k in range(5)]
+        return SingleAgentEpisode(
+            id_, observations=frames, actions=[0] * 4, rewards=[0.0] * 4, t_started=t, len_lookback_buffer=0
+        ).to_numpy()
+
+    ends = []
+    for buffer in both(pair, capacity=10):
+        buffer.add([chunk("a", 0), chunk("b", 0)])
+        try:
+            buffer.add(chunk("a", 4))
+        except IndexError as error:
+            ends.append(str(error))
+        else:
+            ends.append("")
+        ends.append({k: v for k, v in buffer.get_state().items() if k not in ("episodes", "stores")})
+    assert ends[:2] == ends[2:]
+    assert [*buffer.episode_id_to_index] == ["b"]
+    gc.collect()
+    buffer.stats()
+    assert sum(len(owner.ids) for owner in buffer._stores.owners) == 5
+
+
 def test_episodes_of_several_agents_are_refused():
     with pytest.raises(DTypeError, match="episodes of one agent, SingleAgentEpisode, got MultiAgentEpisode"):
         CompressedEpisodeReplayBuffer(100).add(MultiAgentEpisode())
@@ -222,3 +253,13 @@ def test_images_take_less_and_stats_say_so():
     assert stats.fields["observations"].codec != "auto"
     assert stats.ratio > 3
     assert stats.projected_bytes > stats.total_bytes
+
+
+@pytest.mark.slow
+def test_dqn_learns_the_same_from_the_same_samples():
+    """In a process of its own, which Ray changes."""
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("trained_dqn.py"))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

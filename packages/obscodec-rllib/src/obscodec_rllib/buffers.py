@@ -203,7 +203,7 @@ class CompressedPrioritizedEpisodeReplayBuffer(_Compressed, PrioritizedEpisodeRe
     See :class:`CompressedEpisodeReplayBuffer`.
 
     Example:
-        >>> config = {"type": CompressedPrioritizedEpisodeReplayBuffer, "capacity": 1_000_000}
+        >>> config = {"type": "obscodec_rllib.CompressedPrioritizedEpisodeReplayBuffer", "capacity": 1_000_000}
         >>> from ray.rllib.algorithms.dqn import DQNConfig
         >>> DQNConfig().training(replay_buffer_config=config).replay_buffer_config["capacity"]
         1000000
