@@ -2,11 +2,7 @@
 
 import copy
 import gc
-import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -253,13 +249,3 @@ def test_images_take_less_and_stats_say_so():
     assert stats.fields["observations"].codec != "auto"
     assert stats.ratio > 3
     assert stats.projected_bytes > stats.total_bytes
-
-
-@pytest.mark.slow
-def test_dqn_learns_the_same_from_the_same_samples():
-    """In a process of its own, which Ray changes."""
-    folders = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
-    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("trained_dqn.py"))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
