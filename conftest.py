@@ -22,6 +22,7 @@ _HAS = {
 _ON_A_GPU = {"cuda", "device"}  # fixtures
 
 
+os.environ["RLLIB_TEST_NO_JAX_IMPORT"] = "1"  # RLlib imports JAX wherever it is installed
 _MOST_PROCESSES = 4  # some take 6 GB each
 _told: set[str] = set()  # changes that a test has failed for
 

@@ -17,7 +17,7 @@ with_stock_sb3 := "test_replay_buffer.py test_other_buffers.py test_direct_add.p
 with_stock_torchrl := "test_storage.py test_buffers.py test_persistence.py test_options.py test_properties.py"
 
 # All that CI checks, the cheapest first.
-check: lint types imports rooms site platforms sdists release-check alone example oldest oldest-torchrl oldest-core newest-core test slow (upstream "-k" "delta-rle")
+check: lint types imports rooms site platforms sdists release-check alone example oldest oldest-torchrl stock-rllib oldest-core newest-core test slow (upstream "-k" "stable-baselines3-delta-rle")
 
 # What a developer waits for: style, and the tests that should notice all mutants; some minutes.
 quick: lint
@@ -100,7 +100,7 @@ build:
 # The source distributions can be installed, and what is installed imported.
 sdists: build
     uv run --isolated --no-project $(printf -- "--with %s " dist/*.tar.gz) python -c \
-        "import obscodec, obscodec_cupy, obscodec_sb3, obscodec_torchrl; print(obscodec.RingBuffer.__name__)"
+        "import obscodec, obscodec_cupy, obscodec_rllib, obscodec_sb3, obscodec_torchrl; print(obscodec.RingBuffer.__name__)"
 
 # Before a release: `dist` has what a tag would publish. A tag is vVERSION; without one, CHANGELOG.md may say Unreleased.
 release-check tag="": build
@@ -193,6 +193,12 @@ oldest-torchrl:
         --with torchrl==0.14.0 --with tensordict==0.14.3 --with ale-py --with gymnasium \
         --with opencv-python-headless --with hypothesis --with pytest-xdist pytest {{ parallel }} \
         {{ prepend("packages/obscodec-torchrl/tests/", with_stock_torchrl) }}
+
+# The tests of obscodec-rllib with the gymnasium that RLlib asks for.
+stock-rllib:
+    uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-rllib \
+        --with ray[rllib]==2.60.0 --with ale-py --with opencv-python-headless --with hypothesis --with pytest-xdist \
+        pytest {{ parallel }} packages/obscodec-rllib/tests
 
 # What is essential in the core, with the oldest version of each package that it needs, on the oldest Python.
 oldest-core: build

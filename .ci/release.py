@@ -10,7 +10,7 @@ import zipfile
 from email.parser import Parser
 from pathlib import Path
 
-PACKAGES = "obscodec", "obscodec_cupy", "obscodec_sb3", "obscodec_torchrl"
+PACKAGES = "obscodec", "obscodec_cupy", "obscodec_rllib", "obscodec_sb3", "obscodec_torchrl"
 SECTION = re.compile(
     r"^## \[(?P<version>[^\]]+)\](?: - (?P<date>\d{4}-\d\d-\d\d))?\n(?P<notes>.*?)(?=^## \[|\Z)", re.M | re.S
 )

@@ -15,6 +15,7 @@ LINK_OR_CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`|(?<=\]\()(?P<target>[^)\s#
 PAGES = {
     "start/stable-baselines3.md": "packages/obscodec-sb3/README.md",
     "start/torchrl.md": "packages/obscodec-torchrl/README.md",
+    "start/rllib.md": "packages/obscodec-rllib/README.md",
     "gpu.md": "packages/obscodec-cupy/README.md",
     "extending.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",

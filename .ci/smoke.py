@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-for package in ("obscodec", "obscodec_cupy", "obscodec_sb3", "obscodec_torchrl"):
+for package in ("obscodec", "obscodec_cupy", "obscodec_rllib", "obscodec_sb3", "obscodec_torchrl"):
     module = import_module(package)
     assert "site-packages" in str(module.__file__), f"{package} should be installed from its wheel: {module.__file__}"
     assert module.__version__ == version(package.replace("_", "-")) == sys.argv[1], module.__version__

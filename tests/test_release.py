@@ -15,7 +15,7 @@ assert spec is not None
 assert spec.loader is not None
 release = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(release)
-FOLDERS = ["core", "cupy", "sb3", "torchrl"]
+FOLDERS = ["core", "cupy", "rllib", "sb3", "torchrl"]
 
 
 def write_package(root: Path, k: int, version: str = "1.2.0", pin: str = "1.2.0") -> None:
@@ -36,7 +36,7 @@ def write_package(root: Path, k: int, version: str = "1.2.0", pin: str = "1.2.0"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for k in range(4):
+    for k in range(len(FOLDERS)):
         write_package(tmp_path, k)
     (tmp_path / "CITATION.cff").write_text("title: x\nversion: 1.2.0\nlicense: MIT\n")
     (tmp_path / "CHANGELOG.md").write_text(
@@ -64,8 +64,8 @@ def test_a_changelog_without_the_version_and_its_date(heading: str, root: Path) 
 
 def test_another_version_in_a_file(root: Path) -> None:
     (root / "CITATION.cff").write_text("title: x\nversion: 1.1.0\n")
-    write_package(root, 2, version="1.1.0")
-    write_package(root, 3, pin="1.1.0")
+    write_package(root, 3, version="1.1.0")
+    write_package(root, 4, pin="1.1.0")
     (root / "dist/obscodec-1.1.0.tar.gz").touch()
     (root / "dist/obscodec_cupy-1.2.0.tar.gz").unlink()
     found = "\n".join(release.disagreements(root))
