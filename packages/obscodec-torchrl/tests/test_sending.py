@@ -99,6 +99,11 @@ def test_rows_are_sent_as_batches_are(steps: TensorDict) -> None:
         message = pickle.dumps(buffer[index], 5)
         assert len(message) < 20_000  # without the other rows
         assert_equal(pickle.loads(message), other[index].apply(lambda x: x.clone()))
+    for index in (slice(None), ..., 3):
+        assert len(buffer[index])
+        assert not any(
+            isinstance(x, (SentTensor, SentCompressedTensor)) for x in buffer.storage._storage.values(True, True)
+        )
     buffer["pixels"][3] = 0
     assert not sent(buffer[3])["pixels"].any()
 
@@ -146,6 +151,7 @@ PARTS: dict[str, Callable[[TensorDict], Any]] = {
         next=TensorDict(a=steps["next", "pixels"][:20].bfloat16(), batch_size=20),
         batch_size=20,
     ),
+    "next ones of another shape": lambda steps: steps[:20].clone().set(("next", "pixels"), steps["pixels"][:20, :3]),
     "more batch axes inside": lambda steps: TensorDict(
         agents=TensorDict(pixels=steps["pixels"][:40].reshape(20, 2, 4, 84, 84), batch_size=(20, 2)), batch_size=20
     ),

@@ -73,7 +73,7 @@ def sent_encoded(batch: Any) -> Any:
     together = SentLeaves([found[key] for key in sent])
     for k, x in enumerate(sent.values()):
         x.sent_with = together, k
-    return with_leaves(batch, sent, in_place=True)
+    return with_leaves(batch, sent)  # not in place: a slice of all items is the storage's own
 
 
 def _frame_stack(observations: torch.Tensor, following: torch.Tensor | None) -> FrameStack | None:
@@ -116,7 +116,12 @@ def encoded(items: Any) -> Any:
         layout = Layout(tuple(given[path].shape[1:]), str(given[path].dtype).removeprefix("torch."))
         group = tuple(name for name in path if name != "next"), layout
         if group not in stores:
-            stack = _frame_stack(given[path], given.get(("next", *path)))
+            following = given.get(("next", *path))
+            is_alike = following is not None and (following.shape, following.dtype) == (
+                given[path].shape,
+                given[path].dtype,
+            )
+            stack = _frame_stack(given[path], following if is_alike else None)
             stores[group] = FrameStore(layout, codec=_CODEC, frame_stack=stack)
         arrays[path] = TensorArray.zeros((len(flat),), stores[group])
     for new in append_together({path: stored_array(given[path]) for path in arrays}, arrays, (slice(None),)):
