@@ -113,7 +113,7 @@ def test_a_transform_of_the_owner_gets_pixels(steps: TensorDict) -> None:
 
     def halved(batch: TensorDict) -> TensorDict:
         seen.append(batch["pixels"].float().mean())
-        batch["next", "pixels"] //= 2
+        batch["next", "pixels"].div_(2, rounding_mode="floor")
         return batch.set("rows", batch["pixels"][:, 0, :5]).set("reward", batch["next", "reward"] + 1)
 
     made = []

@@ -260,8 +260,11 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
                 return items
             context.run(DRAWING.set, True)
             items = context.run(super().get, index)
-        collate_fns = [x._collate_fn for x in self.buffers_at_work()]
+        at_work = self.buffers_at_work()
+        collate_fns = [x._collate_fn for x in at_work]
         if sent_encoded in collate_fns:
+            if any(len(x._transform or ()) for x in at_work):  # which may change pixels in place
+                return decoded(items)
             return sent_encoded(items) if isinstance(index, Integral) else items  # a buffer does not collate one item
         return items if decoded in collate_fns else decoded(items)
 
