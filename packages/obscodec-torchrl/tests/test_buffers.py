@@ -5,40 +5,19 @@ import torch
 from atari_steps import atari_steps
 from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.compressed_tensor import CompressedTensor
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDict
 from torchrl.data import (
     HERReplayBuffer,
     ImmutableDatasetWriter,
     LazyTensorStorage,
-    PrioritizedSampler,
-    RandomSampler,
     ReplayBuffer,
     RoundRobinWriter,
-    SamplerWithoutReplacement,
-    SliceSampler,
-    SliceSamplerWithoutReplacement,
     TensorDictMaxValueWriter,
     TensorDictReplayBuffer,
     TensorDictRoundRobinWriter,
 )
-from torchrl.data.replay_buffers.samplers import PrioritizedSliceSampler
-from two_buffers import samples
+from two_buffers import CAPACITY, SAMPLERS, assert_equal, samples
 
-CAPACITY = 1000
-
-SAMPLERS = {
-    "random": lambda: RandomSampler(),
-    "without replacement": lambda: SamplerWithoutReplacement(),
-    "prioritized": lambda: PrioritizedSampler(CAPACITY, 0.7, 0.5),
-    "slice": lambda: SliceSampler(num_slices=8, traj_key="episode", strict_length=False),
-    "slice by end": lambda: SliceSampler(slice_len=8, end_key=("next", "done"), strict_length=False),
-    "slice without replacement": lambda: SliceSamplerWithoutReplacement(
-        num_slices=8, traj_key="episode", strict_length=False
-    ),
-    "prioritized slice": lambda: PrioritizedSliceSampler(
-        CAPACITY, 0.7, 0.5, num_slices=8, traj_key="episode", strict_length=False
-    ),
-}
 WRITERS = {
     "round robin": RoundRobinWriter,
     "tensordict round robin": TensorDictRoundRobinWriter,
@@ -49,19 +28,6 @@ WRITERS = {
 @pytest.fixture(scope="module")
 def steps() -> TensorDict:
     return atari_steps("MsPacman", 1500, seed=0)
-
-
-def assert_equal(given: TensorDictBase, expected: TensorDictBase) -> None:
-    """Equal, bit for bit, and made of plain tensors."""
-    leaves = dict(expected.items(include_nested=True, leaves_only=True))
-    found = dict(given.items(include_nested=True, leaves_only=True))
-    assert found.keys() == leaves.keys()
-    assert given.batch_size == expected.batch_size
-    for key, leaf in leaves.items():
-        assert type(found[key]) is torch.Tensor, key
-        assert found[key].dtype == leaf.dtype, key
-        assert found[key].device == leaf.device, key
-        assert torch.equal(found[key], leaf), key
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

@@ -14,13 +14,11 @@ from obscodec.wire import EncodedBatch
 from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.sending import SentCompressedTensor, SentTensor, encoded
 from tensordict import LazyStackedTensorDict, TensorDict
-from test_buffers import SAMPLERS, assert_equal
 from torchrl.data import ReplayBuffer, TensorDictReplayBuffer, TensorDictRoundRobinWriter
 from torchrl.envs import ToTensorImage
-from two_buffers import samples
+from two_buffers import CAPACITY, SAMPLERS, assert_equal, samples
 
 N = 600
-CAPACITY = 1000  # of the samplers
 
 
 class Actor(TensorDictReplayBuffer):
