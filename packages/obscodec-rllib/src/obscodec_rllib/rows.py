@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tree
+from obscodec.arrays import DeferredRead, Selection
 from obscodec.segments import Ints
-from obscodec.stores import Store, new_batch
+from obscodec.stores import Guard, Store
 
 _AS_ROWS: ContextVar[bool] = ContextVar("_AS_ROWS", default=False)
 
@@ -59,50 +60,25 @@ def is_as_rows() -> bool:
     return _AS_ROWS.get()
 
 
-class _Place(NamedTuple):
-    store: Store
-    begin: int
-    n: int | None  # None for one observation without an axis of rows
-
-
 def decoded(data: Any) -> Any:
     """``data``, nested lists, tuples and dictionaries, with arrays in the places of rows.
 
     All rows of a store are decoded with one call; their arrays are views of one new array.
     """
-    flat = tree.flatten(data)
-    parts: dict[Store, list[Ints]] = {}
-    sizes: dict[Store, int] = {}
-    places: list[_Place | None] = []
-    for leaf in flat:
+    guards: dict[Store, Guard] = {}
+
+    def selection(leaf: Any) -> Any:
         if not isinstance(leaf, (Row, Rows)):
-            places.append(None)
-            continue
-        is_one = isinstance(leaf, Row)
-        ids = np.array([leaf.id]) if isinstance(leaf, Row) else leaf.ids
-        begin = sizes.get(leaf.store, 0)
-        parts.setdefault(leaf.store, []).append(ids)
-        sizes[leaf.store] = begin + len(ids)
-        places.append(_Place(leaf.store, begin, None if is_one else len(ids)))
-    arrays = {store: _read(store, np.concatenate(of, dtype=np.int64)) for store, of in parts.items()}
-    return tree.unflatten_as(
-        data, [leaf if at is None else _part(arrays[at.store], at) for leaf, at in zip(flat, places, strict=True)]
-    )
+            return leaf
+        guard = guards.get(leaf.store) or guards.setdefault(leaf.store, leaf.store.guard())
+        return Selection(leaf.store, np.array(leaf.id if isinstance(leaf, Row) else leaf.ids), guard)
+
+    return DeferredRead(tree.map_structure(selection, data)).result()
 
 
 def decoded_array(rows: npt.NDArray[np.object_]) -> npt.NDArray[np.generic]:
     """The array ``[*rows.shape, *shape]`` of an array of :class:`Row` of one store."""
-    flat = rows.reshape(-1)
-    store: Store = flat[0].store
-    array = _read(store, np.array([row.id for row in flat], np.int64))
-    return array.reshape(rows.shape + store.layout.shape)
-
-
-def _read(store: Store, ids: Ints) -> npt.NDArray[np.generic]:
-    array: npt.NDArray[np.generic] = new_batch(store, len(ids))
-    store.read_into(ids, array)
+    flat: list[Row] = rows.reshape(-1).tolist()
+    ids = np.array([row.id for row in flat], np.int64).reshape(rows.shape)
+    array: npt.NDArray[np.generic] = decoded(Rows(flat[0].store, ids))
     return array
-
-
-def _part(array: npt.NDArray[np.generic], at: _Place) -> Any:
-    return array[at.begin] if at.n is None else array[at.begin : at.begin + at.n]
