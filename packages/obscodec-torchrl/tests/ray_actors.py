@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import ray
 import torch
+from obscodec import RateLimited, RateLimiter
 from obscodec_torchrl import CompressedStorage, RayReplayBuffer
 from ray._private import ray_constants
 from tensordict import TensorDict
@@ -61,6 +62,25 @@ def add_from_actors(buffer_class: type[data.ReplayBuffer], ray_class: type[data.
     buffer.close()
 
 
+def share_a_limiter() -> None:
+    """An actor that appends and a learner that samples ask one RateLimiter, which is an actor, too."""
+    limiter = ray.remote(RateLimiter).options(num_cpus=0, max_concurrency=4).remote(4, min_size=10, timeout=60)
+
+    @ray.remote(num_cpus=0)
+    def call(method: str, n: int, times: int) -> float:
+        return sum(ray.get([getattr(limiter, method).remote(n)])[0] for _ in range(times))
+
+    waited = ray.get([call.remote("insert", 2, 105), call.remote("sample", 16, 50)])
+    assert sum(waited) > 0
+    refused = ray.remote(RateLimiter).options(num_cpus=0).remote(4, timeout=0)
+    try:
+        ray.get(refused.sample.remote(3))
+    except RateLimited as error:
+        assert "1 more steps must be inserted first" in str(error)
+    else:
+        raise AssertionError("a learner has sampled before there was a step")
+
+
 if __name__ == "__main__":
     # Under `uv run`, Ray would begin each worker with another one, in a copy of this folder without .venv.
     ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False
@@ -68,4 +88,5 @@ if __name__ == "__main__":
     for name in sys.argv[1:]:
         for ray_class in (data.RayReplayBuffer, RayReplayBuffer):
             add_from_actors(getattr(data, name), ray_class)
+    share_a_limiter()
     ray.shutdown()

@@ -20,6 +20,7 @@ from obscodec.errors import (
     LevelError,
     MissingPackage,
     ObscodecError,
+    RateLimited,
     ShapeError,
     SlotError,
     SnapshotError,
@@ -30,7 +31,7 @@ from obscodec.layout import FrameStack, Layout
 
 if TYPE_CHECKING:
     from obscodec.arrays import TensorArray
-    from obscodec.buffers import Field, Mixture, Prioritized, RingBuffer, estimate
+    from obscodec.buffers import Field, Mixture, Prioritized, RateLimiter, RingBuffer, estimate
     from obscodec.recordings import episodes
     from obscodec.snapshots import Snapshot, load, save
     from obscodec.stores import AutoStore, FrameStore
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 # Loaded at first use: these rooms need numba, which takes half a second to import.
 _ROOMS = {
     "arrays": ("TensorArray",),
-    "buffers": ("Field", "Mixture", "Prioritized", "RingBuffer", "estimate"),
+    "buffers": ("Field", "Mixture", "Prioritized", "RateLimiter", "RingBuffer", "estimate"),
     "recordings": ("episodes",),
     "snapshots": ("Snapshot", "load", "save"),
     "stores": ("AutoStore", "FrameStore"),
@@ -66,6 +67,8 @@ __all__ = [
     "Mixture",
     "ObscodecError",
     "Prioritized",
+    "RateLimited",
+    "RateLimiter",
     "RingBuffer",
     "ShapeError",
     "SlotError",

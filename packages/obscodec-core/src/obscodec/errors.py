@@ -12,6 +12,7 @@
     ├── MissingPackage    (ImportError)   install something
     ├── BackendUnavailable (RuntimeError) install something, or use another device
     ├── DictionaryMissing (LookupError)   decode with the fitted codec
+    ├── RateLimited       (TimeoutError)  find out who does not append or sample, or wait longer
     ├── HeapFull          (MemoryError)   allow more memory, or free some
     ├── CorruptStream     (ValueError)    discard the bytes
     ├── SnapshotError     (ValueError)    load another generation, or with another version
@@ -67,6 +68,10 @@ class BackendUnavailable(ObscodecError, RuntimeError):
 
 class DictionaryMissing(ObscodecError, LookupError):
     """A stream was encoded with a dictionary that the decoder does not have."""
+
+
+class RateLimited(ObscodecError, TimeoutError):
+    """A call has waited for the ``timeout`` of a ``RateLimiter``."""
 
 
 class HeapFull(ObscodecError, MemoryError):

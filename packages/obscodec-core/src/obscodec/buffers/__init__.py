@@ -11,6 +11,7 @@ from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, fit, making_room
 from obscodec.buffers.mixture import Mixture
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
+from obscodec.buffers.rate_limiter import RateLimiter
 from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.ring import RingBuffer
 
@@ -25,6 +26,7 @@ __all__ = [
     "Memory",
     "Mixture",
     "Prioritized",
+    "RateLimiter",
     "Rearranged",
     "RingBuffer",
     "TorchBatch",

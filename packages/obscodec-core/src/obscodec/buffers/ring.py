@@ -6,7 +6,7 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
@@ -22,6 +22,7 @@ from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
 from obscodec.buffers.field import Array, Field, is_among, listed, no_field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.ragged_array import RaggedArray
+from obscodec.buffers.rate_limiter import RateLimiter
 from obscodec.buffers.side_by_side import SideBySide, check_alike
 from obscodec.buffers.step_drawer import StepDrawer
 from obscodec.buffers.step_reader import Read, Span, StepReader
@@ -80,6 +81,12 @@ class RingBuffer:
         mask: a boolean field that is false in steps that are no part of an episode, and are never drawn: such as the
             step in which a vectorized environment ignores the action and resets itself (EnvPool; Gymnasium's
             ``AutoresetMode.NEXT_STEP``).
+        limiter: keeps what is appended and what is sampled in a ratio, see :class:`RateLimiter`; None for no limit.
+
+    Attributes:
+        limiter: can be replaced at any time. It is asked by ``append`` and ``extend``, which insert a step of each
+            environment, and by ``sample``, ``sequences`` and ``sample_episodes``, which draw as many steps as they
+            return, without those before and behind a sequence. It is not saved.
 
     Raises:
         FieldError: there are no fields, or an argument names a field that does not exist.
@@ -126,6 +133,7 @@ class RingBuffer:
         *,
         pad: Pad | None = None,
         mask: str | None = None,
+        limiter: RateLimiter | None = None,
     ) -> None:
         self.capacity = as_count("capacity", capacity)
         self._set = ArraySet(fields, n_envs, threads, n_steps=self.capacity)
@@ -137,6 +145,9 @@ class RingBuffer:
         names: Any = episode_end if isinstance(episode_end, (list, tuple)) else (episode_end,)
         self.episode_end = () if episode_end is None else tuple(names)
         self.pad, self.mask = pad, mask
+        if limiter is not None:
+            check_kind("limiter", limiter, RateLimiter, "a RateLimiter, such as RateLimiter(samples_per_insert=8)")
+        self.limiter = limiter
         self._check_names()
         for name, field in self._set.fields.items():
             if field.after > 1 and {name, field.next_of} & self.stack.keys():
@@ -224,6 +235,13 @@ class RingBuffer:
         """Store one step, ``[n_envs, *shape]`` of each field; or of some environments, ``i64[n]``."""
         if self._lock.is_held():
             self._lock.refuse_nested()
+        if self.limiter is None:
+            self._store(step, envs)
+            return
+        with self.limiter.turn("insert", self.n_envs if envs is None else len(envs)):
+            self._store(step, envs)
+
+    def _store(self, step: Mapping[str, Array], envs: Ints | None) -> None:
         with self._lock:
             clock = self._clock
             n = clock.n_appended
@@ -709,7 +727,7 @@ class RingBuffer:
             steps, envs = self._drawer.steps(span, *how)
             return steps, envs, None, span.indices(steps, envs) if returns_indices else None
 
-        return self._drawn(draw, choose, returns_indices)
+        return self._drawn(draw, choose, returns_indices, how[0])
 
     @says_errors
     def take(
@@ -844,7 +862,7 @@ class RingBuffer:
         stride = 1 if overlap is None else (length - overlap) * dilation
         offsets, n = dilation * np.arange(-burn_in, length + bootstrap), dilation * (length - 1) + 1
         how = batch, n, rng, stride, offsets, strict, across, starts, p
-        return self._drawn(lambda span: self._drawer.sequences(span, *how), choose, returns_indices)
+        return self._drawn(lambda span: self._drawer.sequences(span, *how), choose, returns_indices, batch * length)
 
     @says_errors
     def sample_episodes(
@@ -880,25 +898,34 @@ class RingBuffer:
         batch, length = as_count("batch", batch, 0), as_option("length", length)
         choose, returns_indices = self._reader.chooser(to=to), as_flag("return_indices", return_indices)
         self._refuse_mask()
-        return self._drawn(lambda span: self._drawer.whole_episodes(span, batch, rng, length), choose, returns_indices)
+
+        def draw(span: Span) -> tuple[Ints, Ints, Bools | None, Ints | None]:
+            drawn = self._drawer.whole_episodes(span, batch, rng, length)
+            if self.limiter is not None:
+                self.limiter.count("sample", np.count_nonzero(drawn[2]))
+            return drawn
+
+        return self._drawn(draw, choose, returns_indices, 0)
 
     def _drawn(
         self,
         draw: Callable[[Span], tuple[Ints, Ints, Bools | None, Ints | None]],
         choose: Callable[..., Read],
         with_indices: bool,
+        n: int,
     ) -> Any:
-        """Draw and read steps or sequences, with their indices if wanted."""
-        began = perf_counter()
-        with self._lock:
-            span = self._span
-            *drawn, indices = draw(span)
-            read = choose(span, *drawn)
-        batch = read()
-        with self._lock:
-            self._set.n_samples += 1
-            self._set.sample_s += perf_counter() - began
-        return (batch, indices) if with_indices else batch
+        """Draw and read ``n`` steps, or sequences of so many, with their indices if wanted."""
+        with nullcontext() if self.limiter is None else self.limiter.turn("sample", n):
+            began = perf_counter()
+            with self._lock:
+                span = self._span
+                *drawn, indices = draw(span)
+                read = choose(span, *drawn)
+            batch = read()
+            with self._lock:
+                self._set.n_samples += 1
+                self._set.sample_s += perf_counter() - began
+            return (batch, indices) if with_indices else batch
 
     def _refuse_mask(self) -> None:
         if "mask" in self._set.fields:
