@@ -2,7 +2,11 @@
 
 import copy
 import gc
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -241,6 +245,13 @@ def test_options_are_checked():
     assert buffer.stats().other_bytes > 0
 
 
+def test_a_config_without_beta_is_refused():
+    buffer = filled(PAIRS[1])[1]
+    text = r'beta must be a number, got None: give "alpha" and "beta" in the configuration, such as 0\.6 and 0\.4, the '
+    with pytest.raises(SpecError, match=text + "defaults of DQN, which RLlib drops where the type of a buffer changes"):
+        buffer.sample(8, beta=None)
+
+
 def test_images_take_less_and_stats_say_so():
     stock, buffer = filled(PAIRS[1], n=200, capacity=10_000)
     buffer.decide()
@@ -249,3 +260,13 @@ def test_images_take_less_and_stats_say_so():
     assert stats.fields["observations"].codec != "auto"
     assert stats.ratio > 3
     assert stats.projected_bytes > stats.total_bytes
+
+
+@pytest.mark.slow
+def test_dqn_samples_and_learns_what_it_does_with_the_buffer_of_rllib():
+    """In a process of its own, which Ray changes."""
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("trained_dqn.py"))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
-"""Compressed episode replay buffers for RLlib's new API stack.
+"""Compressed episode replay buffers for RLlib's new API stack, and env runners that send their episodes encoded.
 
-They never draw, order or evict: RLlib's own classes do.
+They never act, draw, order or evict: RLlib's own classes do.
 """
 
 from importlib import import_module
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from obscodec_rllib.buffers import CompressedEpisodeReplayBuffer, CompressedPrioritizedEpisodeReplayBuffer
+    from obscodec_rllib.env_runner import CompressedEnvRunner
 else:  # loaded when they are asked for: RLlib takes seconds
 
     def __getattr__(name: str) -> Any:
@@ -20,9 +21,10 @@ else:  # loaded when they are asked for: RLlib takes seconds
 
 __version__ = "0.1.0"
 
-__all__ = ["CompressedEpisodeReplayBuffer", "CompressedPrioritizedEpisodeReplayBuffer"]
+__all__ = ["CompressedEnvRunner", "CompressedEpisodeReplayBuffer", "CompressedPrioritizedEpisodeReplayBuffer"]
 
 _MODULES = {
+    "CompressedEnvRunner": "env_runner",
     "CompressedEpisodeReplayBuffer": "buffers",
     "CompressedPrioritizedEpisodeReplayBuffer": "buffers",
 }

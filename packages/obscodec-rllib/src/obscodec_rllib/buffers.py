@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any, cast
 
-from obscodec import DTypeError
+from obscodec import DTypeError, SpecError
 from obscodec.arguments import as_count
 from obscodec.codecs import check_encodable
 from obscodec.stats import BufferStats, StoreStats
@@ -202,16 +202,31 @@ class CompressedPrioritizedEpisodeReplayBuffer(_Compressed, PrioritizedEpisodeRe
 
     See :class:`CompressedEpisodeReplayBuffer`.
 
+    RLlib drops its own ``alpha`` and ``beta`` where the type of a buffer changes: the example keeps them.
+
     Example:
-        >>> config = {"type": "obscodec_rllib.CompressedPrioritizedEpisodeReplayBuffer", "capacity": 1_000_000}
         >>> from ray.rllib.algorithms.dqn import DQNConfig
-        >>> DQNConfig().training(replay_buffer_config=config).replay_buffer_config["capacity"]
-        1000000
+        >>> config = DQNConfig()
+        >>> kind = "obscodec_rllib.CompressedPrioritizedEpisodeReplayBuffer"
+        >>> config = config.training(replay_buffer_config={**config.replay_buffer_config, "type": kind})
+        >>> config.replay_buffer_config["alpha"], config.replay_buffer_config["beta"]
+        (0.6, 0.4)
     """
 
-    def sample(self, num_items: int | None = None, *, to_numpy: bool = False, **options: Any) -> Any:
-        """See :meth:`CompressedEpisodeReplayBuffer.sample`."""
-        sampled = super().sample(num_items, **options)
+    def sample(
+        self, num_items: int | None = None, *, beta: float | None = 0.0, to_numpy: bool = False, **options: Any
+    ) -> Any:
+        """See :meth:`CompressedEpisodeReplayBuffer.sample`.
+
+        Raises:
+            SpecError: ``beta`` is None, as DQN has it where ``replay_buffer_config`` lacks it.
+        """
+        if beta is None:
+            raise SpecError(
+                'beta must be a number, got None: give "alpha" and "beta" in the configuration, such as 0.6 and 0.4, '
+                "the defaults of DQN, which RLlib drops where the type of a buffer changes"
+            )
+        sampled = super().sample(num_items, beta=beta, **options)
         return [episode.to_numpy() for episode in sampled] if to_numpy else sampled
 
 
