@@ -73,6 +73,7 @@ def content(results: Path, part: str) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_part_has_its_files_though_one_fails_and_one_hangs(
     whole: tuple[subprocess.CompletedProcess[str], Path],
 ) -> None:
@@ -94,6 +95,7 @@ def test_every_part_has_its_files_though_one_fails_and_one_hangs(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_files_hold_what_was_found(whole: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     results = whole[1]
     facts = {row.get("what"): row.get("value") for row in content(results, "versions")["rows"]}

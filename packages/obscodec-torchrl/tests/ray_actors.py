@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 import ray
 import torch
 from obscodec import RateLimited, RateLimiter
@@ -73,12 +74,8 @@ def share_a_limiter() -> None:
     waited = ray.get([call.remote("insert", 2, 105), call.remote("sample", 16, 50)])
     assert sum(waited) > 0
     refused = ray.remote(RateLimiter).options(num_cpus=0).remote(4, timeout=0)
-    try:
+    with pytest.raises(RateLimited, match="1 more steps must be inserted first"):
         ray.get(refused.sample.remote(3))
-    except RateLimited as error:
-        assert "1 more steps must be inserted first" in str(error)
-    else:
-        raise AssertionError("a learner has sampled before there was a step")
 
 
 if __name__ == "__main__":

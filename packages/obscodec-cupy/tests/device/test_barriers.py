@@ -183,6 +183,7 @@ def test_all_is_well_with_all_barriers(scenario: tuple[tuple[str, ...], Scenario
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("without_barrier", barriers(), indirect=True)
 def test_a_barrier_is_needed(without_barrier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for units, run in SCENARIOS:

@@ -902,7 +902,7 @@ class RingBuffer:
         def draw(span: Span) -> tuple[Ints, Ints, Bools | None, Ints | None]:
             drawn = self._drawer.whole_episodes(span, batch, rng, length)
             if self.limiter is not None:
-                self.limiter.count("sample", np.count_nonzero(drawn[2]))
+                self.limiter.count("sample", int(np.count_nonzero(drawn[2])))
             return drawn
 
         return self._drawn(draw, choose, returns_indices, 0)
