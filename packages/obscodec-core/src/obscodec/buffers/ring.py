@@ -6,7 +6,7 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
@@ -235,14 +235,7 @@ class RingBuffer:
         """Store one step, ``[n_envs, *shape]`` of each field; or of some environments, ``i64[n]``."""
         if self._lock.is_held():
             self._lock.refuse_nested()
-        if self.limiter is None:
-            self._store(step, envs)
-            return
-        with self.limiter.turn("insert", self.n_envs if envs is None else len(envs)):
-            self._store(step, envs)
-
-    def _store(self, step: Mapping[str, Array], envs: Ints | None) -> None:
-        with self._lock:
+        with self._lock if self.limiter is None else self._turn(self.n_envs if envs is None else len(envs)):
             clock = self._clock
             n = clock.n_appended
             if n // LOOK_EVERY != self._n_looks and n >= self._memory.next_look:
@@ -256,6 +249,13 @@ class RingBuffer:
                 array[at] = step[name]
             clock.count(envs)
             self._is_half_written = False
+
+    @contextmanager
+    def _turn(self, n: int) -> Iterator[None]:
+        """Have the lock, once ``n`` steps may be inserted."""
+        assert self.limiter is not None
+        with self.limiter.turn("insert", n), self._lock:
+            yield
 
     @says_memory_error
     def clear(self) -> None:
@@ -915,17 +915,27 @@ class RingBuffer:
         n: int,
     ) -> Any:
         """Draw and read ``n`` steps, or sequences of so many, with their indices if wanted."""
-        with nullcontext() if self.limiter is None else self.limiter.turn("sample", n):
-            began = perf_counter()
-            with self._lock:
-                span = self._span
-                *drawn, indices = draw(span)
-                read = choose(span, *drawn)
-            batch = read()
-            with self._lock:
-                self._set.n_samples += 1
-                self._set.sample_s += perf_counter() - began
-            return (batch, indices) if with_indices else batch
+        if self.limiter is None:
+            return self._read(draw, choose, with_indices)
+        with self.limiter.turn("sample", n):
+            return self._read(draw, choose, with_indices)
+
+    def _read(
+        self,
+        draw: Callable[[Span], tuple[Ints, Ints, Bools | None, Ints | None]],
+        choose: Callable[..., Read],
+        with_indices: bool,
+    ) -> Any:
+        began = perf_counter()
+        with self._lock:
+            span = self._span
+            *drawn, indices = draw(span)
+            read = choose(span, *drawn)
+        batch = read()
+        with self._lock:
+            self._set.n_samples += 1
+            self._set.sample_s += perf_counter() - began
+        return (batch, indices) if with_indices else batch
 
     def _refuse_mask(self) -> None:
         if "mask" in self._set.fields:

@@ -412,8 +412,8 @@ class FrameLog:
         if value:
             memories = *memories, content
         self.heap.check_files(found[find.CHUNKS, :n])
-        of_blocks = (found[row, :n] for row in (find.CHUNKS, find.OFFSETS, find.LENGTHS, find.ADDRESSES))
-        return found, Segments.located(memories, *of_blocks)
+        chunks, offsets = found[find.CHUNKS, :n], found[find.OFFSETS, :n]
+        return found, Segments.located(memories, chunks, offsets, found[find.LENGTHS, :n], found[find.ADDRESSES, :n])
 
     def check(self, ids: Ints) -> Ints:
         """Make sure that all ids are of stacks of frames, ``i64[n * depth]``, and return these; with the lock held.
