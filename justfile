@@ -119,7 +119,7 @@ release-check tag="": build
 
 # It is one environment that changes, so that numba compiles the kernels of the core once.
 # What an installation of one package can do: in an environment that has only its wheel and its dependencies, the examples
-# of its docstrings, and of an adapter the tests that should notice all mutants, of the core those of what it imports; `oldest-core` runs the others.
+# of its docstrings, and of an adapter the tests that should notice all mutants, which `oldest-core` runs for the core.
 alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "rich cupy stable_baselines3 obscodec_cupy obscodec_sb3")
 
 _new_alone:
