@@ -119,7 +119,7 @@ release-check tag="": build
 
 # It is one environment that changes, so that numba compiles the kernels of the core once.
 # What an installation of one package can do: in an environment that has only its wheel and its dependencies, the examples
-# of its docstrings, and of an adapter the tests that should notice all mutants, which `oldest-core` runs for the core.
+# of its docstrings, and of an adapter the tests that should notice all mutants.
 alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "rich cupy stable_baselines3 obscodec_cupy obscodec_sb3")
 
 _new_alone:
@@ -135,8 +135,9 @@ _alone folder module extras absent:
         --output-file build/alone.txt
     uv pip sync --quiet build/alone.txt
     build/alone/bin/python .ci/alone.py {{ module }} {{ absent }}
-    build/alone/bin/python -m pytest {{ parallel }} {{ if folder == "obscodec-core" { "packages/obscodec-core/tests/test_importing.py" } else { "$(python3 tests/mutants.py --ids packages/" + folder + ")" } }} \
-        --pyargs {{ module }}
+    tests=packages/obscodec-core/tests/test_importing.py  # `oldest-core` runs its others
+    [ {{ folder }} = obscodec-core ] || tests=$(python3 tests/mutants.py --ids packages/{{ folder }})
+    build/alone/bin/python -m pytest {{ parallel }} $tests --pyargs {{ module }}
 
 # The examples with few steps, two at a time: installing and most of training use one processor.
 example:

@@ -1,6 +1,8 @@
 """Episodes of CompressedEnvRunner arrive as those of RLlib's class, in a fraction of the bytes."""
 
+import gc
 import pickle
+import weakref
 import zlib
 from typing import Any
 
@@ -106,3 +108,13 @@ def test_a_space_of_images_takes_some_hundred_bytes():
     assert len(found.packed(space)) < 2000
     assert found.packed(space) is found.packed(space)
     assert cloudpickle.loads(zlib.decompress(found.packed(space))) == space
+
+
+def test_an_environment_with_a_new_space_for_each_episode_keeps_few_of_them():
+    found = _Found()
+    spaces = [gym.spaces.Box(0, k + 1, (4,), np.float32) for k in range(100)]
+    assert [cloudpickle.loads(zlib.decompress(found.packed(space))) for space in spaces] == spaces
+    gone = [weakref.ref(space) for space in spaces]
+    del spaces
+    gc.collect()
+    assert sum(space() is not None for space in gone) <= 16

@@ -4,9 +4,13 @@ import pickle
 import signal
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from faults import at_every_line
+from forked import exit_status, forked
 from hypothesis import given
 from hypothesis import strategies as st
 from obscodec import DTypeError, Field, FieldError, RateLimited, RateLimiter, RingBuffer, ShapeError, SlotError
@@ -20,7 +24,9 @@ def buffer_with(limiter: RateLimiter | None, n_envs: int = 1) -> RingBuffer:
 
 def waits_for(limiter: RateLimiter, call: str, n: int = 1) -> None:
     """Return once so many calls wait."""
+    end = time.monotonic() + 60
     while limiter.waiting()[call][0] < n:
+        assert time.monotonic() < end
         time.sleep(0.001)
 
 
@@ -172,6 +178,130 @@ def test_after_a_minute_it_warns_of_a_call_that_goes_on_waiting(monkeypatch):
         pytest.raises(RateLimited, match=r"waited for 0\.05 s"),
     ):
         limiter.sample(1)
+
+
+def test_a_call_asks_the_limiter_that_it_began_with():
+    """Another thread may replace it in the middle of a call."""
+    limiter, found = RateLimiter(8, tolerance=1e9), []
+
+    class Replaced(RingBuffer):
+        @property
+        def limiter(self) -> RateLimiter | None:
+            found.append(None)
+            return limiter if len(found) % 2 else None
+
+        @limiter.setter
+        def limiter(self, _: object) -> None:
+            pass
+
+    buffer = Replaced(100, {"k": Field((), np.int64), "done": Field((), bool)}, episode_end="done")
+    for call in (
+        lambda: buffer.append(k=1, done=True),
+        lambda: buffer.sample(2),
+        lambda: buffer.sequences(3, 1),
+        lambda: buffer.sample_episodes(4),
+    ):
+        found.clear()
+        call()
+    assert (limiter.n_inserted, limiter.n_sampled) == (1, 2 + 3 + 4)
+
+
+def test_episodes_that_can_not_be_read_do_not_count(monkeypatch):
+    def raise_memory_error(*_: object) -> None:
+        raise MemoryError
+
+    limiter = RateLimiter(8)
+    buffer = buffer_with(limiter)
+    buffer.append(k=1, done=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("obscodec.arrays.deferred_read.DeferredRead.result", raise_memory_error)
+        with pytest.raises(MemoryError):
+            buffer.sample_episodes(4)
+    assert limiter.n_sampled == 0
+    buffer.sample_episodes(4)
+    assert limiter.n_sampled == 4
+
+
+def test_a_timeout_may_be_longer_than_any_wait(monkeypatch):
+    monkeypatch.setattr(rate_limiter, "_WARN_AFTER_S", 0.0)
+    limiter, waited, told = RateLimiter(8, timeout=1e300), [], []
+    learner = threading.Thread(target=lambda: waited.append(limiter.sample(1)))
+    monkeypatch.setattr(rate_limiter, "warn", told.append)
+    learner.start()
+    waits_for(limiter, "sample")
+    limiter.insert(1)
+    learner.join()
+    assert [text.endswith("threads or processes of their own") for text in told] == [True]
+    assert len(waited) == limiter.n_sampled == 1
+
+
+@pytest.mark.parametrize("samples_per_insert", [1e-300, 1e300])
+def test_what_is_missing_can_be_said_of_any_ratio(samples_per_insert):
+    limiter = RateLimiter(samples_per_insert, n_inserted=10**9, n_sampled=10**9, timeout=0)
+    with pytest.raises(RateLimited, match=r"(\d|inf) more steps must be"):
+        (limiter.insert if samples_per_insert > 1 else limiter.sample)(1)
+
+
+def test_an_interrupt_at_any_line_leaves_nobody_waiting():
+    limiter, places = RateLimiter(1, timeout=0.001), []
+
+    def refused() -> None:
+        with suppress(RateLimited):
+            limiter.sample(1)
+
+    for place in at_every_line(lambda: refused):
+        places.append(place)
+        assert limiter.waiting() == {"insert": (0, 0.0), "sample": (0, 0.0)}
+        assert limiter.n_sampled == 0
+    assert any("_wait" in place for place in places)
+
+
+def test_an_append_that_is_interrupted_at_any_line_counts_or_not():
+    limiters = []
+
+    def prepare() -> Callable[[], object]:
+        limiters.append(limiter := RateLimiter(1e9, tolerance=1e9))
+        buffers.append(buffer := buffer_with(limiter))
+        buffer.append(k=0, done=False)
+        return lambda: buffer.append(k=1, done=False)
+
+    buffers: list[RingBuffer] = []
+    for _ in at_every_line(prepare):
+        limiter, buffer = limiters[-1], buffers[-1]
+        assert limiter.n_inserted in (1, 2)
+        buffer.append(k=2, done=False)
+        assert buffer[-1]["k"] == 2
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_process_goes_on_while_others_wait_and_count():
+    limiter = RateLimiter(1, min_size=10)
+    learner = threading.Thread(target=limiter.sample)
+    learner.start()
+    waits_for(limiter, "sample")
+    has_ended = threading.Event()
+
+    def count() -> None:
+        while not has_ended.is_set():
+            limiter.count("insert", 1)
+            limiter.count("insert", -1)
+
+    counting = [threading.Thread(target=count) for _ in range(2)]
+    for thread in counting:
+        thread.start()
+
+    def go_on() -> None:
+        limiter.insert(30)
+        limiter.sample(2)
+
+    try:
+        assert [exit_status(forked(go_on, seconds=10)) for _ in range(20)] == [0] * 20
+    finally:
+        has_ended.set()
+        for thread in counting:
+            thread.join()
+        limiter.stop()
+        learner.join()
 
 
 @pytest.mark.needs("signals at any time")

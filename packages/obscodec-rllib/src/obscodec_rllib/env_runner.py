@@ -23,6 +23,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 _OPTIONS = StoreOptions(codec="delta-rle|lz4:1")  # which encodes as fast as any
 _N_LOOKED_AT = 32  # observations, for how they are made of frames
+_N_SPACES = 16  # are kept, packed and unpacked
 _MAX_BYTES_OF_A_BLOCK = 1 << 30  # which counts whole, if one of its frames is sent
 
 Leaf = tuple[object, Layout]  # where an array is in an observation, and what it is
@@ -65,6 +66,8 @@ class _Found:
         """A space of observations as bytes; of a box, most are alike."""
         known = self._spaces.get(id(space))
         if known is None:
+            if len(self._spaces) >= _N_SPACES:
+                self._spaces.clear()  # of an environment that makes a new one for each episode
             known = self._spaces[id(space)] = space, zlib.compress(cloudpickle.dumps(space))  # type: ignore[no-untyped-call]
         return known[1]
 
@@ -195,7 +198,7 @@ def _received(
     return episodes
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=_N_SPACES)
 def _space(message: bytes) -> Any:
     """A space; all episodes that have it share it."""
     return cloudpickle.loads(zlib.decompress(message))

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from math import ceil, inf
-from threading import Condition, RLock
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from threading import TIMEOUT_MAX, Condition
 from time import monotonic
 from typing import Any, Literal
+from weakref import WeakSet
+
+import numpy as np
 
 from obscodec.arguments import as_count, as_number, says_arguments, warn
 from obscodec.errors import RateLimited, ShapeError
 from obscodec.fixed import Fixed
-from obscodec.runtime import free_in_forks
+from obscodec.runtime import PicklableLock
 
 _Call = Literal["insert", "sample"]
 _ARTICLE = {"insert": "an insert", "sample": "a sample"}
 _WARN_AFTER_S = 60.0
+_NO_LOCK = nullcontext()
 _INSTEAD = "make another RateLimiter, from n_inserted and n_sampled on"
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A call that waits."""
+
+    call: _Call
+    since: float
 
 
 @says_arguments
@@ -84,9 +98,8 @@ class RateLimiter:
         self.n_inserted = as_count("n_inserted", n_inserted, 0)
         self.n_sampled = as_count("n_sampled", n_sampled, 0)
         self.insert_waited_s = self.sample_waited_s = 0.0
-        free_in_forks(lock := RLock())
-        self._changed = Condition(lock)
-        self._waiting: dict[_Call, list[float]] = {"insert": [], "sample": []}  # since when
+        self._changed = Condition(PicklableLock())
+        self._waiting = WeakSet[_Waiting]()  # weak, so that none stays whose call was interrupted at any line
         self._has_stopped = False
 
     def insert(self, n: int = 1) -> float:
@@ -108,11 +121,12 @@ class RateLimiter:
         return self._begin("sample", as_count("n", n, 0))
 
     @contextmanager
-    def turn(self, call: _Call, n: int) -> Iterator[None]:
-        """Insert or sample in a ``with`` block: nothing is counted if the block fails."""
+    def turn(self, call: _Call, n: int, lock: AbstractContextManager[Any] = _NO_LOCK) -> Iterator[None]:
+        """Insert or sample in a ``with`` block, with a lock: nothing is counted if the block fails."""
         self._begin(call, n)
         try:
-            yield
+            with lock:
+                yield
         except BaseException:
             self.count(call, -n)
             raise
@@ -124,7 +138,7 @@ class RateLimiter:
                 self.n_inserted += n
             else:
                 self.n_sampled += n
-            if any(self._waiting.values()):
+            if self._waiting:
                 self._changed.notify_all()
 
     def stop(self) -> None:
@@ -136,26 +150,27 @@ class RateLimiter:
     def waiting(self) -> dict[str, tuple[int, float]]:
         """Who waits now: for ``"insert"`` and ``"sample"`` how many calls, and for how many seconds the first one."""
         with self._changed:
-            now = monotonic()
-            return {call: (len(since), now - min(since, default=now)) for call, since in self._waiting.items()}
+            now, found = monotonic(), [*self._waiting]
+        since = {call: [of.since for of in found if of.call == call] for call in ("insert", "sample")}
+        return {call: (len(of), now - min(of, default=now)) for call, of in since.items()}
 
     def _begin(self, call: _Call, n: int) -> float:
         with self._changed:
             if self._may(call):
                 self.count(call, n)
                 return 0.0
-            began = monotonic()
-            self._waiting[call].append(began)
+            waiting = _Waiting(call, monotonic())
             try:
-                self._wait(call, n, began)
+                self._waiting.add(waiting)
+                self._wait(call, n, waiting.since)
+                self.count(call, n)
             finally:
-                self._waiting[call].remove(began)
-                waited = monotonic() - began
+                self._waiting.discard(waiting)
+                waited = monotonic() - waiting.since
                 if call == "insert":
                     self.insert_waited_s += waited
                 else:
                     self.sample_waited_s += waited
-            self.count(call, n)
             return waited
 
     def _wait(self, call: _Call, n: int, began: float) -> None:
@@ -168,7 +183,7 @@ class RateLimiter:
             if now >= told:
                 told, what = inf, self._missing(call, n, _WARN_AFTER_S)
                 warn(f"{what}. It goes on waiting; append and sample in threads or processes of their own")
-            self._changed.wait(None if min(end, told) == inf else min(end, told) - now)
+            self._changed.wait(min(min(end, told) - now, TIMEOUT_MAX))
 
     def _may(self, call: _Call) -> bool:
         if self._has_stopped:
@@ -186,10 +201,10 @@ class RateLimiter:
         """What a call waits for."""
         ahead = self._ahead(call) - self.tolerance
         if call == "insert":
-            needed = f"{ceil(ahead):,} more steps must be drawn first"
+            needed = f"{_rounded_up(ahead)} more steps must be drawn first"
         else:
-            missing = max(self.min_size - self.n_inserted, ceil(ahead / self.samples_per_insert))
-            needed = f"{missing:,} more steps must be inserted first"
+            missing = max(self.min_size - self.n_inserted, ahead / self.samples_per_insert)
+            needed = f"{_rounded_up(missing)} more steps must be inserted first"
         done = f"{self.n_inserted:,} are inserted, {self.n_sampled:,} drawn"
         allowed = f"{self.samples_per_insert:g} samples per insert allowed"
         return f"{_ARTICLE[call]} of {n:,} steps has waited for {waited_s:g} s: {needed}; {done}, and {allowed}"
@@ -210,8 +225,8 @@ class RateLimiter:
         options = {
             name: getattr(self, name) for name in ("min_size", "tolerance", "timeout", "n_inserted", "n_sampled")
         }
-        return _unpickled, (self.samples_per_insert, options)
+        return partial(type(self), self.samples_per_insert, **options), ()
 
 
-def _unpickled(samples_per_insert: float, options: dict[str, Any]) -> RateLimiter:
-    return RateLimiter(samples_per_insert, **options)
+def _rounded_up(n: float) -> str:
+    return f"{np.ceil(n):,.0f}"

@@ -6,7 +6,7 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
@@ -39,6 +39,7 @@ _APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call
 _WAITING_STEPS = 3  # may wait in the write buffer, however large they are
 _TRUNCATED = "trunc"  # begins the name of the flag that is true where an episode ended, but its task did not
 _INSTEAD = "make another RingBuffer"
+_AT_ONCE = nullcontext()
 _OTHER_ENVS = "with_envs makes a buffer of these steps for another number of environments"
 
 
@@ -86,7 +87,8 @@ class RingBuffer:
     Attributes:
         limiter: can be replaced at any time. It is asked by ``append`` and ``extend``, which insert a step of each
             environment, and by ``sample``, ``sequences`` and ``sample_episodes``, which draw as many steps as they
-            return, without those before and behind a sequence. It is not saved.
+            return, without those before and behind a sequence. A snapshot does not have it, nor do the buffers that
+            ``resized``, ``with_envs`` and ``merged`` make.
 
     Raises:
         FieldError: there are no fields, or an argument names a field that does not exist.
@@ -235,7 +237,8 @@ class RingBuffer:
         """Store one step, ``[n_envs, *shape]`` of each field; or of some environments, ``i64[n]``."""
         if self._lock.is_held():
             self._lock.refuse_nested()
-        with self._lock if self.limiter is None else self._turn(self.n_envs if envs is None else len(envs)):
+        limiter, n_steps = self.limiter, self.n_envs if envs is None else len(envs)
+        with self._lock if limiter is None else limiter.turn("insert", n_steps, self._lock):
             clock = self._clock
             n = clock.n_appended
             if n // LOOK_EVERY != self._n_looks and n >= self._memory.next_look:
@@ -249,13 +252,6 @@ class RingBuffer:
                 array[at] = step[name]
             clock.count(envs)
             self._is_half_written = False
-
-    @contextmanager
-    def _turn(self, n: int) -> Iterator[None]:
-        """Have the lock, once ``n`` steps may be inserted."""
-        assert self.limiter is not None
-        with self.limiter.turn("insert", n), self._lock:
-            yield
 
     @says_memory_error
     def clear(self) -> None:
@@ -898,44 +894,31 @@ class RingBuffer:
         batch, length = as_count("batch", batch, 0), as_option("length", length)
         choose, returns_indices = self._reader.chooser(to=to), as_flag("return_indices", return_indices)
         self._refuse_mask()
-
-        def draw(span: Span) -> tuple[Ints, Ints, Bools | None, Ints | None]:
-            drawn = self._drawer.whole_episodes(span, batch, rng, length)
-            if self.limiter is not None:
-                self.limiter.count("sample", int(np.count_nonzero(drawn[2])))
-            return drawn
-
-        return self._drawn(draw, choose, returns_indices, 0)
+        how = batch, rng, length
+        return self._drawn(lambda span: self._drawer.whole_episodes(span, *how), choose, returns_indices, None)
 
     def _drawn(
         self,
         draw: Callable[[Span], tuple[Ints, Ints, Bools | None, Ints | None]],
         choose: Callable[..., Read],
         with_indices: bool,
-        n: int,
+        n: int | None,
     ) -> Any:
-        """Draw and read ``n`` steps, or sequences of so many, with their indices if wanted."""
-        if self.limiter is None:
-            return self._read(draw, choose, with_indices)
-        with self.limiter.turn("sample", n):
-            return self._read(draw, choose, with_indices)
-
-    def _read(
-        self,
-        draw: Callable[[Span], tuple[Ints, Ints, Bools | None, Ints | None]],
-        choose: Callable[..., Read],
-        with_indices: bool,
-    ) -> Any:
-        began = perf_counter()
-        with self._lock:
-            span = self._span
-            *drawn, indices = draw(span)
-            read = choose(span, *drawn)
-        batch = read()
-        with self._lock:
-            self._set.n_samples += 1
-            self._set.sample_s += perf_counter() - began
-        return (batch, indices) if with_indices else batch
+        """Draw and read ``n`` steps, or sequences of so many; None if that shows when they are drawn."""
+        limiter = self.limiter
+        with _AT_ONCE if limiter is None else limiter.turn("sample", n or 0):
+            began = perf_counter()
+            with self._lock:
+                span = self._span
+                steps, envs, real, indices = draw(span)
+                read = choose(span, steps, envs, real)
+            batch = read()
+            if limiter is not None and n is None and real is not None:
+                limiter.count("sample", int(np.count_nonzero(real)))
+            with self._lock:
+                self._set.n_samples += 1
+                self._set.sample_s += perf_counter() - began
+            return (batch, indices) if with_indices else batch
 
     def _refuse_mask(self) -> None:
         if "mask" in self._set.fields:
