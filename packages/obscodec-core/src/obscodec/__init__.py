@@ -26,6 +26,7 @@ from obscodec.errors import (
     SnapshotError,
     SourceError,
     SpecError,
+    Unreachable,
 )
 from obscodec.layout import FrameStack, Layout
 
@@ -77,6 +78,7 @@ __all__ = [
     "SourceError",
     "SpecError",
     "TensorArray",
+    "Unreachable",
     "available",
     "codec",
     "decode",

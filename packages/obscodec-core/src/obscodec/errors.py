@@ -13,6 +13,7 @@
     ├── BackendUnavailable (RuntimeError) install something, or use another device
     ├── DictionaryMissing (LookupError)   decode with the fitted codec
     ├── RateLimited       (TimeoutError)  find out who does not append or sample, or wait longer
+    ├── Unreachable       (ConnectionError) wait, or look why another process does not answer
     ├── HeapFull          (MemoryError)   allow more memory, or free some
     ├── CorruptStream     (ValueError)    discard the bytes
     ├── SnapshotError     (ValueError)    load another generation, or with another version
@@ -72,6 +73,10 @@ class DictionaryMissing(ObscodecError, LookupError):
 
 class RateLimited(ObscodecError, TimeoutError):
     """A call has waited for the ``timeout`` of a ``RateLimiter``."""
+
+
+class Unreachable(ObscodecError, ConnectionError):
+    """Another process does not answer, or not to this one any more."""
 
 
 class HeapFull(ObscodecError, MemoryError):

@@ -210,7 +210,7 @@ def without_memory(*_):
 
 def test_a_message_that_fails_has_sent_and_brought_nothing(ring, monkeypatch):
     sent, received, batch = Sent(), Received(), ring.sample(20, 0, to="encoded")
-    monkeypatch.setattr(encoded_batch, "format_arrays", without_memory)
+    monkeypatch.setattr(encoded_batch, "format_message", without_memory)
     with pytest.raises(MemoryError):
         batch.to_bytes(sent)
     monkeypatch.undo()

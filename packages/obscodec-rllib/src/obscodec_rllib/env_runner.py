@@ -16,12 +16,12 @@ from obscodec.arrays import DeferredRead
 from obscodec.buffers import MIN_COMPRESSED_NBYTES
 from obscodec.runtime import says_memory_error
 from obscodec.stores import StoragePlan, Store, StoreOptions, find_plan
-from obscodec.wire import EncodedBatch
+from obscodec.wire import SENDING_CODEC, EncodedBatch
 from ray import cloudpickle
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-_OPTIONS = StoreOptions(codec="delta-rle|lz4:1")  # which encodes as fast as any
+_OPTIONS = StoreOptions(codec=SENDING_CODEC)
 _N_LOOKED_AT = 32  # observations, for how they are made of frames
 _N_SPACES = 16  # are kept, packed and unpacked
 _MAX_BYTES_OF_A_BLOCK = 1 << 30  # which counts whole, if one of its frames is sent

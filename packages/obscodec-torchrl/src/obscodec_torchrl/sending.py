@@ -13,7 +13,7 @@ from obscodec.arrays import DeferredRead
 from obscodec.buffers import MIN_COMPRESSED_NBYTES
 from obscodec.layout import FrameStack
 from obscodec.stores import BATCH_MEMORY, find_frame_stack
-from obscodec.wire import EncodedBatch
+from obscodec.wire import SENDING_CODEC, EncodedBatch
 from tensordict import is_tensor_collection
 
 from obscodec_torchrl.arrays import append_together
@@ -27,7 +27,6 @@ from obscodec_torchrl.compressed_tensor import (
 from obscodec_torchrl.leaves import Key, leaves, stacked, with_leaves
 from obscodec_torchrl.writing import in_time
 
-_CODEC = "delta-rle|lz4:1"  # which encodes as fast as any
 _N_LOOKED_AT = 32  # steps
 
 
@@ -122,7 +121,7 @@ def encoded(items: Any) -> Any:
                 given[path].dtype,
             )
             stack = _frame_stack(given[path], following if is_alike else None)
-            stores[group] = FrameStore(layout, codec=_CODEC, frame_stack=stack)
+            stores[group] = FrameStore(layout, codec=SENDING_CODEC, frame_stack=stack)
         arrays[path] = TensorArray.zeros((len(flat),), stores[group])
     for new in append_together({path: stored_array(given[path]) for path in arrays}, arrays, (slice(None),)):
         new.put()

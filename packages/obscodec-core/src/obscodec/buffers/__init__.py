@@ -4,12 +4,12 @@ Steps, episodes, capacity and memory limits are decided here. A buffer never kno
 """
 
 from obscodec.buffers.array_set import ArraySet
-from obscodec.buffers.drawing import Prioritized, TorchBatch
+from obscodec.buffers.drawing import Prioritized, Rng, TorchBatch, as_generator, batches_to, importance
 from obscodec.buffers.estimates import estimate, part_ends, spread
 from obscodec.buffers.exploration import is_vec_env, n_envs_of, play
 from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, fit, making_room
-from obscodec.buffers.mixture import Mixture
+from obscodec.buffers.mixture import Mixture, divided, in_one_batch
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.rate_limiter import RateLimiter
 from obscodec.buffers.rearranged import Rearranged
@@ -29,9 +29,15 @@ __all__ = [
     "RateLimiter",
     "Rearranged",
     "RingBuffer",
+    "Rng",
     "TorchBatch",
+    "as_generator",
+    "batches_to",
+    "divided",
     "estimate",
     "fit",
+    "importance",
+    "in_one_batch",
     "is_vec_env",
     "making_room",
     "n_envs_of",

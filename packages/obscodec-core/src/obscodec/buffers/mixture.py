@@ -1,6 +1,6 @@
 """Mixture: batches of several buffers, in given shares."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isclose
 from typing import Any
 
@@ -118,23 +118,28 @@ class Mixture:
         for k, (buffer, share) in enumerate(zip(self.buffers, self.shares, strict=True)):
             if share and not len(buffer):
                 raise SlotError(f"the buffer at position {k}, whose share is {share:g}, is empty: append steps to it")
-        counts = self._counts(as_count("batch", batch, 0), rng)
+        counts = divided(as_count("batch", batch, 0), self.shares, rng)
         drawn = [
             getattr(buffer, method)(n, rng=rng, p=of_buffers.get(buffer), return_indices=True, **how)
             for buffer, share, n in zip(self.buffers, self.shares, counts.tolist(), strict=True)
             if share
         ]
         parts, indices = zip(*drawn, strict=True)
-        joined = {name: _joined([part[name] for part in parts]) for name in parts[0]}
-        if batches is not None:
-            joined = batches.batch(joined)
+        joined = in_one_batch(parts, batches)
         where = np.repeat(np.arange(len(counts)), counts), np.concatenate(indices)
         return (joined, where) if returns_indices else joined
 
-    def _counts(self, batch: int, rng: np.random.Generator) -> Ints:
-        """``i64[n]``: how many steps each buffer gives, all together ``batch``."""
-        ends = np.round(batch * np.cumsum((0, *self.shares)), 9)  # 0.1 + 0.2 of 10 steps are 3
-        return np.asarray(np.diff(np.floor(ends + rng.random())), np.int64)
+
+def divided(batch: int, shares: Sequence[float], rng: np.random.Generator) -> Ints:
+    """``i64[n]``: how many steps each of some buffers gives, all together ``batch``; on average its share."""
+    ends = np.round(batch * np.cumsum((0, *shares)), 9)  # 0.1 + 0.2 of 10 steps are 3
+    return np.asarray(np.diff(np.floor(ends + rng.random())), np.int64)
+
+
+def in_one_batch(parts: Sequence[Mapping[str, Any]], batches: Any) -> Any:
+    """Batches of several buffers as one: arrays, or what ``batches`` makes of these, see ``batches_to``."""
+    joined = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    return joined if batches is None else batches.batch(joined)
 
 
 def _joined(arrays: list[Any]) -> Any:

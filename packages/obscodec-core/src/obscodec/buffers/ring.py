@@ -549,6 +549,16 @@ class RingBuffer:
         """Whether the buffer has ``capacity`` steps, so that the next one takes the place of the oldest."""
         return len(self) == self.capacity
 
+    @property
+    def n_stored(self) -> int:
+        """How many steps there are, of all environments together, those that were taken out among them."""
+        return self._clock.n_stored
+
+    @property
+    def n_appended(self) -> int:
+        """How many steps were appended so far, of all environments together."""
+        return int(np.sum(np.broadcast_to(self._clock.appended, self.n_envs)))
+
     def arguments(self) -> State:
         """What :meth:`from_arguments` takes for an equal, empty buffer."""
         return {

@@ -21,6 +21,7 @@ class LockOrder(IntEnum):
     again.
     """
 
+    OWNER = auto()  # of a buffer that writers of other processes fill
     BUFFER = auto()  # of a RingBuffer, or a buffer of an adapter
     BATCHES = auto()  # of a BatchReader
     CHANGING = auto()  # of arrays of ids

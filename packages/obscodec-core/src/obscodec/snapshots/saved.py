@@ -24,7 +24,8 @@ class Saved(Protocol):
     A class of another package has an attribute ``written_by``: the name of its package, a space, and the version. A
     class that knows episodes has a method ``end_episodes``, which :func:`load` calls; a buffer has a method
     ``manifest``, which returns what ``BufferStats.manifest`` does: ``obscodec inspect`` prints it. What other threads
-    may change has an attribute ``changing``, a lock that changes take, reentrant: it is held meanwhile.
+    may change has an attribute ``changing``, a lock that changes take, reentrant: it is held meanwhile. What
+    adds to the state of another class, which :func:`load` is to make of it, has the name of that in ``saved_as``.
     """
 
     def arguments(self) -> State:

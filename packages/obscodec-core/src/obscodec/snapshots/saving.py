@@ -192,7 +192,8 @@ def write_snapshot(saved: Saved, path: str | os.PathLike[str]) -> None:
 def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
     """A state, and what a manifest says of it."""
     known = (of.__name__ for of in type(saved).__mro__ if of.__name__ in MADE or issubclass(of, Store))
-    head = {"kind": next(known, type(saved).__name__), "written_by": getattr(saved, "written_by", _WRITTEN_BY)}
+    kind = getattr(saved, "saved_as", None) or next(known, type(saved).__name__)
+    head = {"kind": kind, "written_by": getattr(saved, "written_by", _WRITTEN_BY)}
     with getattr(saved, "changing", None) or nullcontext():
         tree = flatten({"arguments": saved.arguments(), "state": saved.state()})
         if isinstance(saved, (Store, TensorArray)):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import struct
-import zlib
 from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, Final, NamedTuple, Self
@@ -15,22 +12,18 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays import DeferredRead, filled
-from obscodec.errors import CorruptStream, ObscodecError
+from obscodec.errors import CorruptStream
 from obscodec.frames import Portion, Received, Sent
 from obscodec.layout import FrameStack, Layout
 from obscodec.runtime import as_threads, says_memory_error
 from obscodec.state import State, array_of, number_of, part_of
 from obscodec.stores import BATCH_MEMORY, Narrow, StoredPart
-from obscodec.trees import Tree, flatten, format_arrays, parse_arrays, unflatten
+from obscodec.wire.message import OF_OTHERS, format_message, parse_message
 
 _VERSION = 1
-_HEAD = struct.Struct("<4sHI")  # who wrote it, the version, the CRC-32 of the rest
 _NAME = b"obsb"
-_VALUES = "$values"  # no part of a state has this name
 _SELECTED: Final = {"$store", "begin", "chosen", "longest"}  # see ``DeferredRead.undecoded``
 MAX_BYTES = 1 << 30
-# What values of another kind raise, or JSON that is nested too deeply.
-_OF_OTHERS = struct.error, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 
 
 class _Leaf(NamedTuple):
@@ -100,10 +93,7 @@ class EncodedBatch:
                 frames = portion.smallest(told, as_threads(threads)).state(told)
                 parts.append({**frames, "at": places.astype(np.int32), "narrow": narrow, "stack": stack})
             leaves.append({"layout": leaf.layout, "n": leaf.n, "parts": parts})
-        tree = flatten({"batch": self._batch, "leaves": leaves})
-        values = np.frombuffer(json.dumps(tree.values, separators=(",", ":")).encode(), np.uint8)
-        content = format_arrays({**tree.arrays, _VALUES: values})
-        message = _HEAD.pack(_NAME, _VERSION, zlib.crc32(content)) + content
+        message = format_message(_NAME, _VERSION, {"batch": self._batch, "leaves": leaves})
         if sent is not None:
             sent.take_over(told)
         return message
@@ -125,22 +115,15 @@ class EncodedBatch:
                 another message.
         """
         known, max_bytes = Received() if received is None else received.copy(), as_count("max_bytes", max_bytes)
+        state = parse_message(_NAME, _VERSION, message, "a batch")
         try:
-            name, version, checksum = _HEAD.unpack_from(message)
-            content = bytes(memoryview(message)[_HEAD.size :])
-            if name != _NAME or zlib.crc32(content) != checksum:
-                raise CorruptStream("a batch is truncated or altered, or no batch")
-            if version != _VERSION:
-                raise CorruptStream(f"a batch has the format {version}, this version of obscodec reads {_VERSION}")
-            arrays = parse_arrays(content)
-            state: Any = unflatten(Tree(json.loads(arrays[_VALUES].tobytes()), arrays, {}, {}))
             leaves, left = list[_Leaf](), max_bytes
             for of in part_of(state, "leaves", list):
                 leaves.append(_received(of, known, left))
                 left -= leaves[-1].n * leaves[-1].layout.nbytes
             made = cls(state.get("batch"), leaves)
             _each(made._batch, lambda of: _check(of, leaves))
-        except (*_OF_OTHERS, ObscodecError) as error:
+        except OF_OTHERS as error:
             raise CorruptStream(f"no batch: {error}") from error
         if received is not None:
             received.take_over(known)

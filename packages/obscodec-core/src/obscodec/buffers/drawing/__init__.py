@@ -8,7 +8,7 @@ from obscodec.buffers.drawing.counts import Counts, greater, most, no_greater, o
 from obscodec.buffers.drawing.draws import Rng, as_generator, draw, drawable_steps
 from obscodec.buffers.drawing.episodes import Ends, Episodes, draw_starts
 from obscodec.buffers.drawing.n_step import NStep
-from obscodec.buffers.drawing.prioritized import Prioritized
+from obscodec.buffers.drawing.prioritized import Prioritized, importance
 from obscodec.buffers.drawing.seams import Seams
 from obscodec.buffers.drawing.stacks import Pad, Stack
 from obscodec.buffers.drawing.torch_batch import TorchBatch
@@ -30,6 +30,7 @@ __all__ = [
     "draw_starts",
     "drawable_steps",
     "greater",
+    "importance",
     "most",
     "no_greater",
     "of_envs",

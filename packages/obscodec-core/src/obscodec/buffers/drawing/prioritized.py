@@ -151,6 +151,25 @@ class Prioritized:
         drawn: Ints = first + (leaves - first) % self.capacity
         return drawn
 
+    @property
+    def total(self) -> float:
+        """The sum of ``(priority + eps) ** alpha`` of all items; an item is drawn in proportion to its part of it."""
+        with self._lock:
+            return float(self._tree[1])
+
+    def probabilities(self, indices: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """The probability of items, ``f64[batch]``, to be drawn next; 0 for one that is never drawn.
+
+        Args:
+            indices: as :meth:`sample` returned them.
+
+        Raises:
+            SlotError: an item is not there.
+        """
+        with self._lock:
+            weights = self._tree[len(self._tree) // 2 + self._leaves(as_integers("indices", indices).reshape(-1))]
+            return np.asarray(weights / max(self._tree[1], _LEAST_WEIGHT), np.float64)
+
     def weights(self, indices: npt.ArrayLike, beta: float | None = None) -> npt.NDArray[np.float32]:
         """Importance weights of sampled items, ``f32[batch]``, factors of their losses; the largest is 1.
 
@@ -161,13 +180,7 @@ class Prioritized:
         Raises:
             SlotError: an item is not there, or is never drawn.
         """
-        with self._lock:
-            weights = self._tree[len(self._tree) // 2 + self._leaves(as_integers("indices", indices).reshape(-1))]
-        if not weights.all():
-            raise SlotError("an item that is never drawn has no weight: pass the indices that sample returned")
-        exponent = self.beta if beta is None else as_number("beta", beta)
-        with np.errstate(over="ignore", under="ignore"):
-            return np.asarray((weights / weights.min(initial=np.inf)) ** -exponent, np.float32)
+        return importance(self.probabilities(indices), self.beta if beta is None else as_number("beta", beta))
 
     def update(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
         """Give items new priorities, such as the absolute TD errors of a batch.
@@ -267,6 +280,14 @@ class Prioritized:
                 "ones are overwritten, later ones not appended yet"
             )
         return numbers % self.capacity
+
+
+def importance(probabilities: npt.NDArray[np.float64], beta: float) -> npt.NDArray[np.float32]:
+    """See :meth:`Prioritized.weights`; of items that were drawn with these probabilities, ``f64[batch]``."""
+    if not probabilities.all():
+        raise SlotError("an item that is never drawn has no weight: pass the indices that sample returned")
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray((probabilities / probabilities.min(initial=np.inf)) ** -beta, np.float32)
 
 
 def _as_counts(what: str, given: Counts) -> Counts:

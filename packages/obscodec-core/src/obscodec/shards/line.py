@@ -1,0 +1,156 @@
+"""Line: calls of an owner by another process, one after the other; what both send each other."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from typing import Any, Final, NoReturn
+
+from obscodec import errors
+from obscodec.arguments import check_kind
+from obscodec.errors import DTypeError, ObscodecError, Unreachable
+from obscodec.runtime import is_memory_error
+from obscodec.state import State, part_of
+from obscodec.wire import MAX_BYTES, format_message, parse_message
+
+Address = tuple[str, int]
+
+NO_ANSWER: Final = OSError, EOFError, AuthenticationError  # what a connection raises that is no more
+_CONNECT_S: Final = 10.0
+_ALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # a machine that is gone breaks it in 30 s
+_NAME: Final = b"obss"
+_VERSION: Final = 1
+_ERRORS: Final = {
+    of.__name__: of for of in vars(errors).values() if isinstance(of, type) and issubclass(of, ObscodecError)
+}
+
+
+def as_address(address: object) -> Address:
+    """A host and a port."""
+    given: Any = address
+    if isinstance(given, (tuple, list)) and [*map(type, given)] == [str, int]:
+        return given[0], given[1]
+    raise DTypeError(f"an address is a host and a port, such as ('10.0.0.2', 6000), got {address!r}")
+
+
+def as_key(authkey: object) -> bytes:
+    """The secret that all processes share."""
+    check_kind("authkey", authkey, bytes, "some secret bytes, which all processes share")
+    assert isinstance(authkey, bytes)
+    return authkey
+
+
+def described(address: Address) -> str:
+    """An address, for an error."""
+    return f"{address[0]}:{address[1]}"
+
+
+def as_connection(made: socket.socket) -> Connection:
+    """A connection by a socket, which it takes over; it breaks when the other machine is gone."""
+    made.settimeout(None)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _ALIVE.items():
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return Connection(made.detach())
+
+
+def as_message(state: State) -> bytes:
+    """A call or an answer as bytes."""
+    return format_message(_NAME, _VERSION, state)
+
+
+def of_message(message: bytes) -> State:
+    """A call or an answer, possibly from a stranger; CorruptStream if it is neither."""
+    return parse_message(_NAME, _VERSION, message, "a message")
+
+
+def as_answer(error: Exception) -> State:
+    """What an owner answers in place of a result."""
+    kind = "MemoryError" if is_memory_error(error) and type(error).__name__ not in _ERRORS else type(error).__name__
+    return {"error": kind, "text": str(error)}
+
+
+def raise_answered(answer: State, address: Address) -> NoReturn:
+    """Raise the error of an owner here."""
+    name, text = part_of(answer, "error", str), f"{answer.get('text')} (at {described(address)})"
+    raise _ERRORS.get(name, MemoryError if name == "MemoryError" else ObscodecError)(text)
+
+
+class Line:
+    """A connection to an owner, which is made at the first call, and after an error at the next one.
+
+    Args:
+        address: where the owner serves.
+        authkey: the secret that it shares.
+
+    Attributes:
+        number: how many connections there were.
+    """
+
+    def __init__(self, address: Address, authkey: bytes) -> None:
+        self.address, self.number = address, 0
+        self._authkey = authkey
+        self._connection: Connection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as the last call has shown."""
+        return self._connection is not None
+
+    def open(self) -> None:
+        """Connect, if there is no connection.
+
+        Raises:
+            Unreachable: nobody answers, or somebody with another secret.
+        """
+        if self._connection is not None:
+            return
+        connection = None
+        try:
+            connection = as_connection(socket.create_connection(self.address, _CONNECT_S))
+            answer_challenge(connection, self._authkey)
+            deliver_challenge(connection, self._authkey)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, NO_ANSWER):
+                raise self._silent(error) from error
+            raise
+        self._connection = connection
+        self.number += 1
+
+    def call(self, state: State) -> State:
+        """Send a call, and wait for the answer.
+
+        Raises:
+            Unreachable: there is no answer.
+            ObscodecError: what the owner has raised.
+        """
+        self.open()
+        connection = self._connection
+        assert connection is not None
+        try:
+            connection.send_bytes(as_message(state))
+            answer = of_message(connection.recv_bytes(MAX_BYTES))
+        except BaseException as error:
+            self.close()  # an answer that comes later would be taken for that to another call
+            if isinstance(error, NO_ANSWER):
+                raise self._silent(error) from error
+            raise
+        if "error" in answer:
+            raise_answered(answer, self.address)
+        return answer
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(OSError):
+                connection.close()
+
+    def _silent(self, error: BaseException) -> Unreachable:
+        return Unreachable(f"{described(self.address)} does not answer: {str(error) or type(error).__name__}")
