@@ -29,12 +29,12 @@ def serving(owner, port=0):
     return owner.serve(("localhost", port), KEY)
 
 
-def sent(writer, made, flushes=True):
+def sent(writer, made, flushes=True, timeout=None):
     """Append steps, one after the other."""
     for one in made:
         writer.append(**one)
         if flushes:
-            writer.flush()
+            writer.flush(timeout)
 
 
 def plain(n, ends=()):
@@ -360,7 +360,14 @@ def test_an_owner_without_a_folder_loses_all_and_the_writer_says_so():
             sent(writer, [step(1, 150), step(1, 151)])
         assert numbers_of(owner.buffer)[1].tolist() == [150, 151]
         assert writer.n_lost == 150
-        writer.close()
+    for _ in range(2):  # it is started again, and once more before anything is sent
+        with Owner(new_ring()) as owner:
+            serving(owner, port)
+            until(lambda owner=owner: owner._writers)
+            until(lambda: writer.n_lost == 152)
+    with pytest.warns(UserWarning, match="has lost 2 steps"), pytest.raises(Unreachable, match="has not stored"):
+        sent(writer, [step(1, 152)], timeout=0.1)
+    assert writer.n_lost == 152
 
 
 def test_a_writer_waits_no_longer_than_it_may():
@@ -482,7 +489,7 @@ def test_a_call_that_comes_again_before_its_first_answer_is_made_once():
         for thread in threads:
             thread.join()
         assert numbers_of(owner.buffer)[0].tolist() == [0, 1, 2]
-        assert owner._writers["w"].n == 3
+        assert owner._writers["w"].n == limiter.n_inserted == 3
 
 
 def test_an_append_that_is_interrupted_anywhere_sends_each_step_once():

@@ -322,8 +322,11 @@ class Owner:
     def _converse(self, connection: Connection, authkey: bytes) -> None:
         """Answer calls of one writer or learner, until it goes away."""
         with connection, suppress(*NO_ANSWER):
-            deliver_challenge(connection, authkey)
-            answer_challenge(connection, authkey)
+            try:
+                deliver_challenge(connection, authkey)
+                answer_challenge(connection, authkey)
+            except Exception:  # of a stranger, who may say anything
+                return
             sent = Sent()
             while not self._closing.is_set():
                 if connection.poll(_LOOK_S):
@@ -388,7 +391,9 @@ class Owner:
         for k in range(done - first, n):
             step = dict(_step(ring, steps, k * n_envs, n_envs))
             with self._turn("insert", n_envs, self._lock):
-                self._count(name, first + k, partial(_append_to, ring, step))
+                is_new = self._count(name, first + k, partial(_append_to, ring, step))
+                if self.limiter is not None and not is_new:
+                    self.limiter.count("insert", -n_envs)
         if after is not None and done <= first + n:
             method, given = part_of(after, "method", str), array_of(after, "envs", np.int64, (None,))
             envs = as_envs(given, ring.n_envs)
@@ -407,14 +412,15 @@ class Owner:
                 self._writers[name] = writer = writer._replace(n=first)
             return writer.n
 
-    def _count(self, name: str, n: int, change: Callable[[Ints | None], None]) -> None:
-        """Make the change number ``n`` of a writer, unless it is done; with the lock."""
+    def _count(self, name: str, n: int, change: Callable[[Ints | None], None]) -> bool:
+        """Make the change number ``n`` of a writer, unless it is done; with the lock. Returns whether it was not."""
         _, writer = self._known({"writer": name})
-        if writer.n == n:
+        if is_new := writer.n == n:
             is_all = np.array_equal(writer.envs, np.arange(self.buffer.n_envs))
             counted = writer._replace(n=n + 1)
             change(None if is_all else writer.envs)
             self._writers[name] = counted  # no failed allocation comes between
+        return is_new
 
     def _turn(
         self, call: Literal["insert", "sample"], n: int, lock: AbstractContextManager[Any] = _NO_LOCK

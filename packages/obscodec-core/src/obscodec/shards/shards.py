@@ -31,7 +31,7 @@ class Where(NamedTuple):
     Attributes:
         shards: ``i64[batch]``, the positions of their owners in ``Shards.addresses``.
         indices: ``i64[batch]``, the indices in the buffers of these.
-        lives: of each owner a number, which is another one after a crash; None if it gave no rows.
+        lives: of each owner a number, which is another one after a crash; None if it gave no rows, or crashed.
     """
 
     shards: Ints
@@ -353,7 +353,7 @@ class _Drawing:
             )
         given = [array_of(answer, "indices", np.int64, (None,)) for _, answer, _ in found]
         shards = np.repeat([k for k, *_ in found], [*map(len, given)])
-        lives = [number_of(parts[0][0], "life") if parts else None for parts in self._parts]
+        lives = [{number_of(answer, "life") for answer, _ in parts} for parts in self._parts]
         arrays: list[Any] = [batch.read() for *_, batch in found]
         weights = None
         if self._call["by_priority"]:
@@ -362,7 +362,8 @@ class _Drawing:
             arrays = [of | {_WEIGHTS: weights[begin : begin + len(x)]} for of, x, begin in _ranges(arrays, given)]
         joined = in_one_batch(arrays, batches)
         weights = joined.pop(_WEIGHTS, None)
-        return Drawn(joined, Where(shards, np.concatenate(given), tuple(lives)), weights, missing)
+        where = Where(shards, np.concatenate(given), tuple(of.pop() if len(of) == 1 else None for of in lives))
+        return Drawn(joined, where, weights, missing)
 
 
 def _ranges(arrays: Sequence[Any], given: Sequence[Ints]) -> Iterator[tuple[Any, Ints, int]]:

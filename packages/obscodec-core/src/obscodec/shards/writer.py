@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from threading import Condition, Lock, Thread
+from multiprocessing import AuthenticationError
+from threading import Condition, RLock, Thread
 from time import monotonic
 from typing import Any, Final, NamedTuple, Never, Self
 
@@ -78,9 +79,9 @@ class _Chunk(NamedTuple):
 class Writer:
     """Appends steps to the buffer of an :class:`Owner` in another process; a thread in the background sends them.
 
-    Some steps are encoded together. The writer keeps them until the owner has saved them: when it is started again
-    after a crash, they are sent again, and each is stored once. While the owner does not answer, the writer goes on to
-    collect steps.
+    Some steps are encoded and sent together, as soon as there are 128 or a mebibyte, or one second old when the next
+    one comes. The writer keeps them until the owner has saved them: if the owner crashes, and is started again, they
+    are sent again, and each is stored once. While the owner does not answer, the writer goes on to collect steps.
 
     A context, whose end waits until all steps are stored.
 
@@ -119,11 +120,11 @@ class Writer:
         self._name = secrets.token_hex(8)
         self._given = None if envs is None else np.atleast_1d(as_integers("environments", envs))
         self.n_lost = self._n_told = 0
-        self._appending, self._changed = Lock(), Condition()
+        self._appending, self._changed = RLock(), Condition()
         self._kept: deque[_Chunk] = deque()  # those that are forgotten first
         self._last = _Chunk(0, 0, None, None, 0, 0)  # that is saved or forgotten
         self._n_done = self._n_saved = 0  # changes
-        self._n_dropped = 0  # steps that the owner has saved, and this writer has not any more
+        self._gone = self._last  # all that is not with the owner of what comes before its end was counted as lost
         self._error: BaseException | None = None
         self._answered = self._appended = monotonic()
         self._is_closed = False
@@ -266,16 +267,19 @@ class Writer:
         for k, chunk in enumerate(self._kept):
             if self._nbytes < self._max_bytes or chunk.end > self._n_done:
                 break
-            self._kept[k] = self._last = chunk._replace(message=None)
+            if chunk.message is not None:
+                self._kept[k] = self._last = chunk._replace(message=None)
         return self._nbytes < self._max_bytes
 
     @property
     def _newest(self) -> _Chunk:
-        return self._kept[-1] if self._kept else self._last
+        with self._changed:
+            return self._kept[-1] if self._kept else self._last
 
     @property
     def _nbytes(self) -> int:
-        return self._newest.nbytes - self._last.nbytes
+        with self._changed:
+            return self._newest.nbytes - self._last.nbytes
 
     def _n_unencoded(self) -> int:
         return self._ring.n_appended // len(self.envs) - self._newest.n_encoded
@@ -309,8 +313,8 @@ class Writer:
         while True:
             try:
                 return part_of(self._join(), "arguments", dict)
-            except Unreachable:
-                if monotonic() + _ASK_S > end:
+            except Unreachable as error:
+                if monotonic() + _ASK_S > end or isinstance(error.__cause__, AuthenticationError):
                     raise
             time.sleep(_ASK_S)
 
@@ -323,8 +327,6 @@ class Writer:
                 if self._error is not None:
                     continue
                 chunk = next((of for of in self._kept if of.end > self._n_done), None)
-                if chunk is None and not self._kept:
-                    continue
             try:
                 self._say(chunk)
             except Unreachable as error:
@@ -355,20 +357,26 @@ class Writer:
         n, n_saved = number_of(answer, "n"), number_of(answer, "n_saved")
         with self._changed:
             self._answered = monotonic()
-            begin = self._kept[0].first if self._kept else self._last.end
-            lost = begin - n if 0 < n < begin else 0 if n else self._n_dropped
-            forgotten = [of for of in self._kept if of.message is None]
-            lost += sum(of.n_behind(n) for of in forgotten)
-            self.n_lost += lost * len(self.envs)
-            self._n_done = max(n, forgotten[-1].end if forgotten else begin)
-            self._n_saved = n_saved
+            if n < self._last.end:  # what this writer has not any more
+                self.n_lost += self._n_lost(n) * len(self.envs)
+                self._gone = self._last
+            self._n_done, self._n_saved = max(n, self._last.end), n_saved
             while self._kept and self._kept[0].end <= n_saved:
                 if self._kept[0].message is not None:
                     self._last = self._kept[0]
-                self._n_dropped = self._kept[0].n_encoded
                 self._kept.popleft()
             self._has_room()
             self._changed.notify_all()
+
+    def _n_lost(self, n: int) -> int:
+        """How many steps are lost, and were not counted so far, if the owner has ``n`` changes; with the lock."""
+        forgotten = [of for of in self._kept if of.message is None]
+        saved_end = forgotten[0].first if forgotten else self._last.end  # what came before was on its disk
+        n_saved_steps = forgotten[0].n_encoded - forgotten[0].n_steps if forgotten else self._last.n_encoded
+        lost = sum(of.n_behind(max(n, self._gone.end)) for of in forgotten)
+        if n <= self._gone.end < saved_end:
+            return lost + n_saved_steps - self._gone.n_encoded
+        return lost + max(0, saved_end - max(n, self._gone.end))
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
