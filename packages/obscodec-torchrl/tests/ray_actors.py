@@ -85,7 +85,7 @@ def sample_in_flight() -> None:
 
     steps = torch.cat([atari_steps("Pong", 60, seed=0), atari_steps("MsPacman", 2 * N - 60, seed=0)])
     versions = []
-    for begin, end in ((0, 60), (60, 2 * N)):
+    for begin, end in ((0, 60), (60, 500), (500, 2 * N)):
         buffer.extend(steps[begin:end].clone())
         several = [actor.__ray_call__.remote(lambda actor: [actor.sample() for _ in range(3)]) for _ in range(2)]
         several += [learn.remote(buffer.client()) for _ in range(2)]
@@ -99,7 +99,7 @@ def sample_in_flight() -> None:
         for sample in arrived:
             assert type(sample["pixels"]) is torch.Tensor
             assert (sample.exclude("index") == steps[sample["index"]]).all()
-    assert versions == [[1, 2], [1, 2, 3]], versions
+    assert versions == [[1, 2], [1, 2, 3], [1, 2, 3]], versions
     buffer.close()
 
 
