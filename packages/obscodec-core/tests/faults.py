@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-_OURS = ("obscodec", "obscodec_cupy", "obscodec_sb3", "obscodec_torchrl")
+_OURS = ("obscodec", "obscodec_cupy", "obscodec_rllib", "obscodec_sb3", "obscodec_torchrl")
 # Their folders, in the checkout or where a wheel was installed.
 _SOURCES = tuple(f"{Path(found.origin or '').parent}{os.sep}" for found in map(find_spec, _OURS) if found)
 

@@ -1,6 +1,7 @@
 """Episodes of CompressedEnvRunner arrive as those of RLlib's class, in a fraction of the bytes."""
 
 import gc
+import os
 import pickle
 import weakref
 import zlib
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from chunks import assert_same, assert_same_episode, play
+from faults import at_every_line
 from obscodec import CorruptStream
 from obscodec_rllib import CompressedEnvRunner
 from obscodec_rllib.env_runner import _Found, _received, _SentEpisodes
@@ -19,6 +21,8 @@ from ray import cloudpickle
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.wrappers.atari_wrappers import wrap_atari_for_new_api_stack
+
+STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "997"))
 
 
 def pong(_: Any) -> gym.Env[Any, Any]:
@@ -119,3 +123,20 @@ def test_an_environment_with_a_new_space_for_each_episode_keeps_few_of_them():
     del spaces
     gc.collect()
     assert sum(space() is not None for space in gone) <= 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, MemoryError])
+def test_episodes_whose_sending_or_arrival_is_interrupted_can_be_sent_again(raised):
+    episodes, found, n_interrupts = next(play(np.random.default_rng(3), "dictionary")), _Found(), 0
+    message = pickle.dumps(_SentEpisodes(episodes, _Found()), 5)
+    for call in (
+        lambda: pickle.dumps(_SentEpisodes(episodes, _Found()), 5),
+        lambda: pickle.dumps(_SentEpisodes(episodes, found), 5),
+        lambda: pickle.loads(message),
+    ):
+        for _ in at_every_line(lambda call=call: call, STEP, raised):
+            n_interrupts += 1
+            assert_arrived(episodes, pickle.loads(message))  # which was made before
+            assert_arrived(episodes, pickle.loads(pickle.dumps(_SentEpisodes(episodes, found), 5)))
+    assert n_interrupts > 4_000 // STEP, n_interrupts

@@ -63,6 +63,46 @@ def add_from_actors(buffer_class: type[data.ReplayBuffer], ray_class: type[data.
     buffer.close()
 
 
+def sample_in_flight() -> None:
+    """Batches that are under way at the same time are of the stored steps, also while the codec is trained anew."""
+    buffer = RayReplayBuffer(
+        storage=partial(CompressedStorage, 2 * N, codec="zstd:3"),
+        replay_buffer_cls=data.TensorDictReplayBuffer,
+        batch_size=32,
+        remote_config={"num_cpus": 0},
+    )
+    actor = buffer._rb
+
+    def train(actor: data.ReplayBuffer) -> list[int]:
+        actor.storage.decide()
+        (store,) = actor.storage.stores()
+        store.log.train()
+        return sorted(store.log.coder.codecs)
+
+    @ray.remote
+    def learn(client: data.RayReplayBuffer) -> list[TensorDict]:
+        return [client.sample() for _ in range(3)]
+
+    steps = torch.cat([atari_steps("Pong", 60, seed=0), atari_steps("MsPacman", 2 * N - 60, seed=0)])
+    versions = []
+    for begin, end in ((0, 60), (60, 500), (500, 2 * N)):
+        buffer.extend(steps[begin:end].clone())
+        several = [actor.__ray_call__.remote(lambda actor: [actor.sample() for _ in range(3)]) for _ in range(2)]
+        several += [learn.remote(buffer.client()) for _ in range(2)]
+        single = [actor.sample.remote() for _ in range(3)]
+        trained = actor.__ray_call__.remote(train)
+        single += [actor.sample.remote() for _ in range(3)]
+        single.append(actor.sample.remote(end))  # of blocks of all codecs
+        versions.append(ray.get(trained))
+        arrived = [*ray.get(single), *(sample for samples in ray.get(several) for sample in samples)]
+        assert len(arrived) == 19
+        for sample in arrived:
+            assert type(sample["pixels"]) is torch.Tensor
+            assert (sample.exclude("index") == steps[sample["index"]]).all()
+    assert versions == [[1, 2], [1, 2, 3], [1, 2, 3]], versions
+    buffer.close()
+
+
 def share_a_limiter() -> None:
     """An actor that appends and a learner that samples ask one RateLimiter, which is an actor, too."""
     limiter = ray.remote(RateLimiter).options(num_cpus=0, max_concurrency=4).remote(4, min_size=10, timeout=60)
@@ -85,5 +125,6 @@ if __name__ == "__main__":
     for name in sys.argv[1:]:
         for ray_class in (data.RayReplayBuffer, RayReplayBuffer):
             add_from_actors(getattr(data, name), ray_class)
+    sample_in_flight()
     share_a_limiter()
     ray.shutdown()

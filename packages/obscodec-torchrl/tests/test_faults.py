@@ -1,6 +1,7 @@
 """Rows that are not written stay as they were, whatever ends a write, at any line; what is written is old or new."""
 
 import os
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,13 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from atari_steps import atari_steps
 from extended_rows import Rows
 from failing_allocator import run_with
 from faults import at_every_line
 from new_python import run_python
 from obscodec_torchrl import CompressedStorage
+from obscodec_torchrl.sending import encoded
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
@@ -79,6 +82,20 @@ def test_a_write_that_is_interrupted_at_any_line_keeps_no_tensors_while_its_exce
         references: list[Any] = [store._references for store in rows.storage.stores()]
         assert not any(of._guards for of in references), where
     assert len(kept) > 300 // STEP
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, MemoryError])
+def test_items_whose_sending_is_interrupted_can_be_sent_again(raised: Any) -> None:
+    steps = atari_steps("MsPacman", 20, seed=0)
+    expected, made, n_interrupts = steps.clone(), encoded(steps), 0
+    for send in (lambda: encoded(steps), lambda: pickle.dumps(made, 5)):
+        for where in at_every_line(lambda send=send: send, 20 * STEP + 1, raised):
+            n_interrupts += 1
+            assert (steps == expected).all(), where
+            assert (pickle.loads(pickle.dumps(made, 5)) == expected).all(), where
+    assert n_interrupts > 100 // STEP, n_interrupts
+    assert (pickle.loads(pickle.dumps(encoded(steps), 5)) == expected).all()
 
 
 @pytest.mark.slow
