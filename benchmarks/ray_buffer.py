@@ -3,8 +3,9 @@
 uv run --group torchrl benchmarks/ray_buffer.py
 
 The nodes are processes of one machine, as Ray's cluster utility starts them. The owner of each buffer is on one, the
-learner on the other. Batches of both buffers take turns, in random order. The processor time of a role is that of all
-threads of its process, those of Ray included.
+learner on the other. Batches of both buffers take turns, in random order, with as many bytes as an encoded batch has,
+for which nobody does anything: what Ray takes by itself. The processor time of a role is that of all threads of its
+process, those of Ray included.
 """
 
 import os
@@ -32,6 +33,7 @@ _PACKAGES = "obscodec", "obscodec-torchrl", "ray", "torch", "tensordict", "torch
 _BATCH = 256
 _CHUNK = 5000
 _STORE_BYTES = 600 << 20
+_FLOOR = "as many bytes, without a buffer"
 
 
 @ray.remote(num_cpus=0, resources={"learner": 0.1})
@@ -46,7 +48,7 @@ class Learner:
         began, used = time.perf_counter(), time.process_time()
         batch = client.sample()
         took = 1000 * (time.perf_counter() - began), 1000 * (time.process_time() - used)
-        return *took, int(batch["pixels"].sum()) + int(batch["next", "pixels"].sum())
+        return *took, 0 if isinstance(batch, bytes) else int(batch["pixels"].sum()) + int(batch["next", "pixels"].sum())
 
     def together(self, client: Any, n: int, waiting: int) -> float:
         """How many batches come in a second, if some are asked for before they are needed."""
@@ -61,6 +63,22 @@ class Learner:
 
 def _used(buffer: Any) -> float:
     return time.process_time()
+
+
+class Bytes:
+    """A client that asks the owner of a buffer for some bytes."""
+
+    def __init__(self, actor: Any, n: int) -> None:
+        self._actor, self._n = actor, n
+
+    def sample(self) -> bytes:
+        """The bytes, as soon as they are here."""
+        found: bytes = ray.get(self._actor.__ray_call__.remote(_zeros, self._n))
+        return found
+
+
+def _zeros(buffer: Any, n: int) -> bytes:
+    return bytes(n)
 
 
 def buffer_of(game: str, n: int, collate_fn: Callable[[Any], Any] | None) -> RayReplayBuffer:
@@ -82,28 +100,38 @@ def buffer_of(game: str, n: int, collate_fn: Callable[[Any], Any] | None) -> Ray
 
 
 def measured(buffers: dict[str, RayReplayBuffer], learner: Any, n_rounds: int) -> dict[str, list[float]]:
-    """For each way the medians of milliseconds, of processor time of owner and learner; batches a second."""
-    found: dict[str, list[list[float]]] = {way: [] for way in buffers}
-    clients = {way: buffer.client() for way, buffer in buffers.items()}
+    """For each way the bytes of a message, medians of milliseconds, of processor time of owner and learner.
+
+    And, where batches can be asked for early, how many come in a second.
+    """
+    nbytes = {way: ray.get(of._rb.__ray_call__.remote(_pickled_nbytes)) for way, of in buffers.items()}
+    clients = {way: of.client() for way, of in buffers.items()}
+    actors = {way: of._rb for way, of in buffers.items()}
+    actors[_FLOOR], nbytes[_FLOOR] = actors["encoded"], nbytes["encoded"]
+    clients[_FLOOR] = Bytes(actors[_FLOOR], nbytes[_FLOOR])
+    found: dict[str, list[list[float]]] = {way: [] for way in clients}
     order = torch.Generator().manual_seed(0)
     for k in range(n_rounds + 3):
-        ways = [list(buffers)[i] for i in torch.randperm(len(buffers), generator=order)]
         sums = set()
-        for way in ways:
-            actor = buffers[way]._rb
+        for way in [list(clients)[i] for i in torch.randperm(len(clients), generator=order)]:
+            actor = actors[way]
             ray.get(actor.__ray_call__.remote(lambda actor, seed: torch.manual_seed(seed) and None, k))
             before = ray.get(actor.__ray_call__.remote(_used))
             took, used, of = ray.get(learner.sample.remote(clients[way]))
             owner = 1000 * (ray.get(actor.__ray_call__.remote(_used)) - before)
-            sums.add(of)
+            sums |= {of} - {0}
             if k >= 3:
                 found[way].append([took, owner, used])
         if len(sums) != 1:
             raise AssertionError("the ways give different batches")
-    each = {way: [statistics.median(of) for of in zip(*rows, strict=True)] for way, rows in found.items()}
+    each = {way: [nbytes[way], *map(statistics.median, zip(*rows, strict=True))] for way, rows in found.items()}
     for way in buffers:
         each[way].append(ray.get(learner.together.remote(clients[way], n_rounds, 4)))
     return each
+
+
+def _pickled_nbytes(buffer: Any) -> int:
+    return len(pickle.dumps(buffer.sample(), 5))
 
 
 def main(n: int = 100_000, n_rounds: int = 60, games: str = "MsPacman,Pong") -> None:
@@ -131,9 +159,8 @@ def main(n: int = 100_000, n_rounds: int = 60, games: str = "MsPacman,Pong") -> 
         buffers = {"encoded": buffer_of(game, n, None), "decoded by the owner": buffer_of(game, n, decoded)}
         learner = Learner.remote(torch.get_num_threads())  # type: ignore[attr-defined]
         for way, numbers in measured(buffers, learner, n_rounds).items():
-            nbytes = ray.get(buffers[way]._rb.__ray_call__.remote(lambda actor: len(pickle.dumps(actor.sample(), 5))))
-            times = " | ".join(f"{x:.1f}" for x in numbers)
-            lines.append(f"| {game} | {way} | {nbytes / 1e3:,.0f} | {times} |")
+            times = " | ".join(f"{x:.1f}" for x in numbers[1:])
+            lines.append(f"| {game} | {way} | {numbers[0] / 1e3:,.0f} | {times} |{' |' * (way == _FLOOR)}")
             print(lines[-1], flush=True)
         _RESULTS.write_text("\n".join(lines) + "\n")
         for buffer in buffers.values():

@@ -25,6 +25,7 @@ from obscodec.wire import SENDING_CODEC
 
 _CHUNK_NBYTES: Final = 1 << 20  # of decoded steps, which are encoded in a millisecond or two
 _MOST_STEPS: Final = 128
+_N_LOOKED_AT: Final = 32  # tensors, for how they are made of frames
 _LINGER_S: Final = 1.0  # after which steps are sent, however few
 _ASK_S: Final = 0.5  # for what is saved, and between attempts to connect
 _NO_STEPS: Final[Bytes] = np.empty(0, np.uint8)
@@ -395,4 +396,5 @@ def _sent(field: Field) -> Field:
         return Field(field.shape, field.dtype, **keeps)
     is_small = field.layout.nbytes < MIN_COMPRESSED_NBYTES and not field.is_ragged
     codec = None if field.codec is None or is_small else SENDING_CODEC
-    return Field(field.shape, field.dtype, codec, frame_stack=None if field.is_ragged else field.frame_stack)
+    stack = None if field.is_ragged else field.frame_stack
+    return Field(field.shape, field.dtype, codec, frame_stack=stack, decide_after=_N_LOOKED_AT)

@@ -38,7 +38,7 @@ def format_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
     return b"".join([_LENGTH.pack(len(text)), text, *(arrays[name].tobytes() for name in order)])
 
 
-def parse_arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
+def parse_arrays(content: bytes | memoryview) -> dict[str, npt.NDArray[Any]]:
     """The inverse of :func:`format_arrays`: new arrays, which can be written to; ValueError for other bytes."""
     if len(content) < _LENGTH.size:
         raise ValueError(f"it has {len(content)} bytes")
@@ -47,7 +47,7 @@ def parse_arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
     if begin > len(content):
         raise ValueError(f"its header has {n} bytes, the file {len(content)}")
     try:
-        pairs = json.loads(content[_LENGTH.size : begin].decode(), object_pairs_hook=tuple)
+        pairs = json.loads(bytes(content[_LENGTH.size : begin]).decode(), object_pairs_hook=tuple)
     except RecursionError as error:
         raise ValueError(f"its header is no JSON: {error}") from error
     header = _object(pairs)

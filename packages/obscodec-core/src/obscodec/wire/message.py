@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import struct
-import zlib
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from obscodec.errors import CorruptStream, ObscodecError
 from obscodec.state import State
 from obscodec.trees import Tree, flatten, format_arrays, parse_arrays, unflatten
 
-_HEAD = struct.Struct("<4sHI")  # who wrote it, the version, the CRC-32 of the rest
+_HEAD = struct.Struct("<4sHQ")  # who wrote it, the version, the XXH3-64 of the rest
 _VALUES = "$values"  # no part of a state has this name
 # What values of another kind raise, or JSON that is nested too deeply.
 OF_OTHERS = (
@@ -33,7 +33,7 @@ def format_message(name: bytes, version: int, state: State) -> bytes:
     tree = flatten(state)
     values = np.frombuffer(json.dumps(tree.values, separators=(",", ":")).encode(), np.uint8)
     content = format_arrays({**tree.arrays, _VALUES: values})
-    return _HEAD.pack(name, version, zlib.crc32(content)) + content
+    return _HEAD.pack(name, version, xxhash.xxh3_64_intdigest(content)) + content
 
 
 def parse_message(name: bytes, version: int, message: bytes | bytearray | memoryview, what: str) -> State:
@@ -44,8 +44,8 @@ def parse_message(name: bytes, version: int, message: bytes | bytearray | memory
     """
     try:
         found, of_version, checksum = _HEAD.unpack_from(message)
-        content = bytes(memoryview(message)[_HEAD.size :])
-        if found != name or zlib.crc32(content) != checksum:
+        content = memoryview(message).cast("B")[_HEAD.size :]
+        if found != name or xxhash.xxh3_64_intdigest(content) != checksum:
             raise CorruptStream(f"{what} is truncated or altered, or no {what.split()[-1]}")
         if of_version != version:
             raise CorruptStream(f"{what} has the format {of_version}, this version of obscodec reads {version}")
