@@ -13,9 +13,6 @@ parallel := "--numprocesses auto --maxprocesses 4 --dist loadfile"
 # The tests of the core that should notice all mutants: formats, kernels, stores, buffers and files.
 essence := "$(python3 tests/mutants.py --ids packages/obscodec-core)"
 
-# pytest, after all kernels are compiled: two processes of tests would compile the same ones.
-warm_first := "sh -c 'python -m obscodec warm && exec pytest \"$@\"' pytest"
-
 # The tests that compare with the classes of SB3 and of TorchRL.
 with_stock_sb3 := "test_replay_buffer.py test_other_buffers.py test_direct_add.py test_games.py test_every_algorithm.py"
 with_stock_torchrl := "test_storage.py test_buffers.py test_persistence.py test_options.py test_properties.py"
@@ -233,7 +230,7 @@ oldest-core: build
         packages/obscodec-core/pyproject.toml --output-file build/oldest.txt
     uv run --no-config --isolated --no-project --python 3.11 --with-requirements build/oldest.txt \
         --with dist/obscodec-*.whl --with ale-py --with gymnasium --with hypothesis --with opencv-python-headless \
-        --with pytest-xdist --with safetensors {{ warm_first }} {{ parallel }} {{ essence }}
+        --with pytest-xdist --with safetensors pytest {{ parallel }} {{ essence }}
 
 # What is essential in the core, with the newest of `pythons` that is here or that uv can download.
 newest-core: build
@@ -246,7 +243,7 @@ newest-core: build
             echo "Python $python"
             uv run --isolated --no-project --python $python --with "$(echo dist/obscodec-*.whl)[cli]" --with ale-py \
                 --with gymnasium --with hypothesis --with opencv-python-headless --with pytest-xdist --with safetensors \
-                {{ warm_first }} {{ parallel }} {{ essence }}
+                pytest {{ parallel }} {{ essence }}
             break
         else
             echo "Python $python is not here, and uv can't download it"
