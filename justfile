@@ -18,7 +18,11 @@ with_stock_sb3 := "test_replay_buffer.py test_other_buffers.py test_direct_add.p
 with_stock_torchrl := "test_storage.py test_buffers.py test_persistence.py test_options.py test_properties.py"
 
 # All that CI checks, the cheapest first.
-check: lint types imports rooms site platforms sdists release-check alone example oldest oldest-torchrl stock-rllib oldest-core newest-core test slow
+check: lint imports rooms _side_by_side _kernels alone example oldest oldest-torchrl stock-rllib oldest-core newest-core test slow
+
+# Each uses one processor, or waits for the network.
+[parallel]
+_side_by_side: types site platforms sdists release-check
 
 # What a developer waits for: style, and the tests that should notice all mutants; some minutes.
 quick: lint
@@ -33,8 +37,13 @@ lint:
     uv run ruff check
     uv run ruff format --check
 
-types:
+[parallel]
+types: _mypy _pyright
+
+_mypy:
     uv run mypy
+
+_pyright:
     uv run basedpyright
 
 # Who may import whom: the contracts in pyproject.toml.
@@ -117,10 +126,14 @@ release-check tag="": build
     cd build && release/bin/python ../.ci/smoke.py "$version"
     echo "dist can be released as $version"
 
-# It is one environment that changes, so that numba compiles the kernels of the core once.
+# It is one environment that changes, with the kernels that numba has compiled in the checkout: of the same source.
 # What an installation of one package can do: in an environment that has only its wheel and its dependencies, the examples
 # of its docstrings, and of an adapter the tests that should notice all mutants.
-alone: build _new_alone (_alone "obscodec-core" "obscodec" "[cli,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "rich cupy stable_baselines3 obscodec_cupy obscodec_sb3")
+alone: build _kernels _new_alone (_alone "obscodec-core" "obscodec" "[cli,numcodecs,zarr]" "cupy torch stable_baselines3 torchrl obscodec_cupy obscodec_sb3 obscodec_torchrl") (_alone "obscodec-cupy" "obscodec_cupy" "[cuda13]" "rich torch stable_baselines3 torchrl obscodec_sb3 obscodec_torchrl") (_alone "obscodec-sb3" "obscodec_sb3" "[contrib]" "rich cupy torchrl obscodec_cupy obscodec_torchrl") (_alone "obscodec-torchrl" "obscodec_torchrl" "" "rich cupy stable_baselines3 obscodec_cupy obscodec_sb3")
+
+# All kernels of the core, compiled by several processes: tests that run at the same time would compile the same ones.
+_kernels:
+    uv run python -m obscodec warm
 
 _new_alone:
     uv venv --quiet --clear build/alone
@@ -134,6 +147,8 @@ _alone folder module extras absent:
     uv pip compile --quiet --no-sources --group packages/{{ folder }}/pyproject.toml:test build/alone.in \
         --output-file build/alone.txt
     uv pip sync --quiet build/alone.txt
+    installed=$(build/alone/bin/python -c "import obscodec, pathlib; print(pathlib.Path(obscodec.__file__).parents[1])")
+    (cd packages/obscodec-core/src && find obscodec -name "*.nb[ic]" -print0 | tar --null -cf - -T -) | tar -C "$installed" -xf -
     build/alone/bin/python .ci/alone.py {{ module }} {{ absent }}
     tests=packages/obscodec-core/tests/test_importing.py  # `oldest-core` runs its others
     [ {{ folder }} = obscodec-core ] || tests=$(python3 tests/mutants.py --ids packages/{{ folder }})
@@ -155,7 +170,9 @@ test:
 slow:
     uv run pytest -m "slow and not long and not upstream and not gpu"
 
-# Tests that take minutes, of what seldom changes: each barrier of the GPU kernels, and the first run on a GPU.
+# Each barrier of the GPU kernels, what newer cards than the oldest make of these kernels, the first run on a GPU, and
+# whether `obscodec warm` compiles all kernels that buffers call.
+# Tests that take minutes, of what seldom changes.
 long:
     uv run pytest -m "slow and long and not gpu"
 
@@ -179,7 +196,7 @@ gpu:
 barriers:
     uv run pytest packages/obscodec-cupy/tests/device/test_barriers.py -rPx
 
-# The GPU kernels compiled for each architecture that the package names; CI compiles for three of the five.
+# The GPU kernels compiled for each architecture that the package names; CI compiles for the oldest of the five.
 architectures:
     ARCHITECTURES="75 80 90 100 120" uv run pytest packages/obscodec-cupy/tests/device/test_compiled_kernels.py
 
@@ -223,7 +240,7 @@ newest-core: build
     for python in $(printf "%s\n" {{ pythons }} | tac); do
         if [ $python = 3.11 ]; then
             echo "SKIPPED: no Python newer than 3.11 is here, and uv can't download one; only the wheels were looked up"
-        elif uv python find --quiet $python || uv python install --quiet $python 2> /dev/null; then
+        elif uv python find --quiet $python || UV_HTTP_RETRIES=1 uv python install --quiet $python 2> /dev/null; then
             echo "Python $python"
             uv run --isolated --no-project --python $python --with "$(echo dist/obscodec-*.whl)[cli]" --with ale-py \
                 --with gymnasium --with hypothesis --with opencv-python-headless --with pytest-xdist --with safetensors \

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 from counted_kernels import COUNTED
+from new_python import run_python
 
 BUFFERS = {
     "RingBuffer": """
@@ -101,6 +102,7 @@ def warmed(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("library", BUFFERS)
 def test_buffers_compile_nothing(library, warmed):
     program = f"{COUNTED}\n{textwrap.dedent(BUFFERS[library])}\nprint(compiled)"
@@ -108,6 +110,7 @@ def test_buffers_compile_nothing(library, warmed):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_no_part_compiles_a_kernel_of_an_earlier_one_for_more_types(warmed):
     """Parts run at the same time, and numba's files of a kernel are not made for two processes that add types to it."""
     seen = set()
@@ -119,6 +122,7 @@ def test_no_part_compiles_a_kernel_of_an_earlier_one_for_more_types(warmed):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_second_time_nothing_is_compiled(warmed):
     code = "import sys; sys.modules['typer'] = None; from obscodec.cli import main; main()"
     # A file, since a process that is spawned imports what was started, and its name must be there.
@@ -129,10 +133,10 @@ def test_a_second_time_nothing_is_compiled(warmed):
 
 
 @pytest.mark.slow
-def test_kernels_of_torchrl_are_compiled_without_it(tmp_path):
+def test_kernels_of_torchrl_are_compiled_without_it():
     program = """if True:
         import sys, obscodec_torchrl, obscodec_torchrl.warming
         obscodec_torchrl.warming.append_to_two_arrays()
         print(dir(obscodec_torchrl) == obscodec_torchrl.__all__, "torch" in sys.modules)
         """
-    assert run("-c", program, folder=tmp_path) == "True False"
+    assert run_python("-c", program).splitlines()[-1] == "True False"

@@ -11,7 +11,7 @@ from obscodec import Field, FrameStack, FrameStore, Layout, RingBuffer, load, sa
 from obscodec.arrays import write_buffer
 from obscodec.runtime import says_memory_error
 
-STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "5"))  # 1 for every allocation
+STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "11"))  # 1 for every allocation
 SHAPE, N_ENVS, CAPACITY = (3, 24, 24), 2, 20
 
 

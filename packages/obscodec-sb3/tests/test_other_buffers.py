@@ -114,7 +114,7 @@ def reload(buffer: ReplayBuffer, env: object) -> ReplayBuffer:
     n_steps=st.integers(1, 40),
     seed=st.integers(0, 1000),
 )
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 def test_random_programs_of_replay_buffers(kind, buffer_size, n_envs, timeouts, deciding, n_steps, seed):
     buffers = both_replay(kind, buffer_size, n_envs, deciding, handle_timeout_termination=timeouts)
     rng = np.random.default_rng(seed)

@@ -138,11 +138,11 @@ def check_samples(played, buffer, stride):
         assert batch.rewards[row, 0] == np.float32(sum(0.5**k * (one % 17) for k, one in enumerate(following)))
 
 
-@pytest.mark.parametrize("timeouts", [True, False])
 @pytest.mark.parametrize("cls", REPLAY)
 @pytest.mark.parametrize(("n_envs", "n_after"), WAYS)
 @pytest.mark.parametrize("n_steps", [0, 7, 130])
-def test_the_same_transitions_are_sampled(cls, n_envs, n_after, n_steps, timeouts):
+def test_the_same_transitions_are_sampled(cls, n_envs, n_after, n_steps):
+    timeouts = (REPLAY.index(cls) + WAYS.index((n_envs, n_after)) + n_steps // 7) % 2 == 0
     played = Played(cls, n_envs, n_steps, handle_timeout_termination=timeouts).step(n_steps).end()
     buffer = played.buffer
     before = transitions(buffer)

@@ -61,13 +61,13 @@ INDEX_PARTS = [
 @pytest.mark.parametrize("n_axes", [1, 2, 3])
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_any_index_selects_and_writes_what_torch_does(n_axes: int, length: int) -> None:
-    """All indices of up to three parts, and a tenth of those of four."""
+    """All indices of up to two parts, a third of those of three, and some of those of four."""
     data = torch.arange(3 * 4 * 3 * 5, dtype=torch.int16).reshape(3, 4, 3, 5)
     store = obscodec.FrameStore(obscodec.Layout(tuple(data.shape[n_axes:]), "int16"), codec="raw", block_frames=1)
     leaf = CompressedTensor(obscodec.TensorArray.zeros(tuple(data.shape[:n_axes]), store))
     n_written, n_valid = 0, 0
     for at, index in enumerate(itertools.product(INDEX_PARTS, repeat=length)):
-        if (length == 4 and at % 10) or sum(part is ... for part in index) > 1:
+        if at % (1, 1, 3, 40)[length - 1] or sum(part is ... for part in index) > 1:
             continue
         plain = data.clone()
         try:

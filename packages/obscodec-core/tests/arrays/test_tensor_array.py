@@ -123,7 +123,7 @@ class ArrayEqualsNdarray(RuleBasedStateMachine):
 
 
 TestArrayEqualsNdarray = pytest.mark.slow(ArrayEqualsNdarray.TestCase)
-TestArrayEqualsNdarray.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+TestArrayEqualsNdarray.settings = settings(max_examples=75, stateful_step_count=20, deadline=None)
 
 
 def test_it_has_the_attributes_of_the_ndarray():

@@ -15,7 +15,7 @@ from obscodec.buffers.side_by_side import SideBySide
 from played import CAPACITY, DEPTH, Played, drawn, frames
 from together import meanwhile
 
-STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "41"))  # 1 for every line
+STEP = int(os.environ.get("OBSCODEC_FAULT_STEP", "97"))  # 1 for every line
 CODECS = ["delta-rle", "auto", None]
 
 

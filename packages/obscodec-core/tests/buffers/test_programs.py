@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 def test_forks_beside_threads(kind, codec):
     """A process may be forked while other threads sample, append and save; the child ends, and has whole steps."""
     program = HERE / "fork_beside_threads.py"
-    assert run_python(program, kind, 10, codec, timeout=200) == "all children ended\n"
+    assert run_python(program, kind, 6, codec, timeout=200) == "all children ended\n"
 
 
 @pytest.mark.slow

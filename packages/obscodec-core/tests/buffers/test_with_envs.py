@@ -36,11 +36,11 @@ def check_inside(played, buffer, stride):
             assert numbers == sorted(numbers)
 
 
-@pytest.mark.parametrize("codec", ["delta-rle", None])
 @pytest.mark.parametrize(("n_envs", "n_after"), WAYS)
 @pytest.mark.parametrize("n_steps", [0, 7, 130])
 @pytest.mark.parametrize("options", [{}, {"stack": None, "pad": None}, {"masks": True}, {"episode_end": "done"}])
-def test_the_same_steps_are_drawn(codec, n_envs, n_after, n_steps, options):
+def test_the_same_steps_are_drawn(n_envs, n_after, n_steps, options):
+    codec = ("delta-rle", None)[(WAYS.index((n_envs, n_after)) + n_steps // 7 + len(options)) % 2]
     played = Played(n_envs, seed=n_steps, codec=codec, **options).play(n_steps).end()
     buffer = played.buffer
     before, n_tensors = drawn(buffer) if len(buffer) else {}, buffer.stats().fields["obs"]

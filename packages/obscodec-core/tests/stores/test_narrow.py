@@ -160,7 +160,7 @@ def test_a_row_fits_if_and_only_if_its_bits_come_back(narrow):
     elements = st.one_of(st.sampled_from(sorted(known)), near, all_bits)
 
     @given(hnp.arrays(unsigned, hnp.array_shapes(max_dims=3, max_side=5), elements=elements), st.integers(1, 3))
-    @settings(deadline=None, max_examples=150)
+    @settings(deadline=None, max_examples=60)
     def check(patterns, threads):
         tensors = patterns.view(narrow.dtype)
         codes, fits = narrow.apply(tensors, threads=threads)

@@ -43,12 +43,12 @@ def check(store: FrameStore, stacks: np.ndarray, ids: np.ndarray) -> None:
     np.testing.assert_array_equal(store.read(ids[which]), stacks[which])
 
 
-@pytest.mark.parametrize("game", GAMES[:2])
 @pytest.mark.parametrize("padding", ["zeros", "first frame"])
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("depth", [1, 2, 4, 8])
-def test_stacks_over_resets(game, padding, axis, depth):
+def test_stacks_over_resets(padding, axis, depth):
     """Episodes of every length, shorter than the stack included."""
+    game = GAMES[(padding == "zeros") == (axis == 0)]
     played = frames(game, 320, 0)[:, None]
     starts = {0, 1, 2, 5, 9, 40, 42, 150, 151, 152, 153, 318, 319}
     stacks = stacks_of(played, starts, depth, padding=padding, axis=axis)
@@ -176,12 +176,12 @@ def test_bookkeeping_of_a_transition(n_envs):
     assert store.stats().table_bytes / transitions + 2 * 4 <= 32
 
 
-@pytest.mark.parametrize("game", GAMES[:2])
 @pytest.mark.parametrize("n_envs", [1, 4])
 @pytest.mark.parametrize(("depth", "channels"), [(4, 1), (3, 1), (4, 3)])
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("padding", ["zeros", "first frame"])
-def test_the_frame_stack_is_found(game, n_envs, depth, channels, axis, padding):
+def test_the_frame_stack_is_found(n_envs, depth, channels, axis, padding):
+    game = GAMES[(padding == "zeros") == (axis == 0)]
     grey = frames(game, 320, 0)
     played = np.stack([np.roll(grey, i, axis=2) for i in range(channels)], axis=1)[100:]
     n_steps = 200 // n_envs

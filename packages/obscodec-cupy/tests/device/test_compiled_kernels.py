@@ -10,8 +10,8 @@ from kernel_forms import KERNELS
 from obscodec_cupy.codecs.codec import STATIC_NBYTES
 from obscodec_cupy.device.sources import OPTIONS, source
 
-# The oldest, the newest, and that of data centers; `just architectures` compiles for those between them, too.
-ARCHITECTURES = os.environ.get("ARCHITECTURES", "75 90 120").split()
+# The oldest; in `just long` the newest, and that of data centers, too; `just architectures` names those between them.
+FIRST, *OTHERS = os.environ.get("ARCHITECTURES", "75 90 120").split()
 MOST_REGISTERS = 128  # 512 threads of a block fit into the 65,536 registers of a multiprocessor
 MOST_SHARED = 48 << 10  # bytes, static
 CUPY_ADDS = ("-ftz=true", "--device-as-default-execution-space")
@@ -59,7 +59,9 @@ def used(request: pytest.FixtureRequest) -> Iterator[dict[str, list[tuple[int, i
             print(f"\n{name}: at most {registers} registers, {shared} bytes shared", end="")  # noqa: T201
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "architecture", [FIRST, *(pytest.param(other, marks=[pytest.mark.slow, pytest.mark.long]) for other in OTHERS)]
+)
 @pytest.mark.parametrize(("name", "defines"), units(), ids=lambda unit: str(unit))
 def test_a_kernel_spills_nothing(
     name: str, defines: tuple[tuple[str, int], ...], architecture: str, used: dict[str, list[tuple[int, int]]]

@@ -42,9 +42,19 @@ def sparse(shape: tuple[int, ...], n: int, dtype: str, changed: float = 0.02) ->
     return rows.view(dtype).reshape(n, *shape)
 
 
-@pytest.mark.parametrize("zeros", [True, False])
-@pytest.mark.parametrize("axis", [0, -1])
-@pytest.mark.parametrize("depth", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize(
+    ("depth", "axis", "zeros"),
+    [
+        (1, 0, True),
+        (1, -1, False),
+        (2, 0, False),
+        (3, -1, True),
+        (4, 0, True),
+        (4, -1, True),
+        (4, 0, False),
+        (8, -1, False),
+    ],
+)
 def test_stacks_over_resets(device: Device, depth: int, axis: int, zeros: bool) -> None:
     stacks = stacks_of(frames("MsPacman", 80, 0)[:60, None], depth, axis, zeros=zeros)
     store, ids = stored(stacks, depth, axis)
@@ -55,7 +65,7 @@ def test_stacks_over_resets(device: Device, depth: int, axis: int, zeros: bool) 
     np.testing.assert_array_equal(second, store.read(following[places]))
 
 
-@pytest.mark.parametrize("seed", [0, 2, 3, 4, 5])
+@pytest.mark.parametrize("seed", [0, 2, 3])
 @pytest.mark.parametrize("codec", ["delta-rle", "raw", "delta-rle|lz4:9"])
 def test_every_schedule(codec: str, seed: int) -> None:
     device = SimulatedDevice(seed=seed)
@@ -67,8 +77,7 @@ def test_every_schedule(codec: str, seed: int) -> None:
     np.testing.assert_array_equal(second, stacks[places + 1])
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("game", ["MsPacman", "Pong", "Breakout"])
+@pytest.mark.parametrize(("game", "seed"), [("MsPacman", 0), ("Pong", 1), ("Breakout", 2), ("MsPacman", 3)])
 def test_listed_stacks_in_any_order(device: Device, game: str, seed: int) -> None:
     """Stacks of frames that never came one after the other, and of the same one several times."""
     played = frames(game, 80, 0)[:80, None]
@@ -82,21 +91,24 @@ def test_listed_stacks_in_any_order(device: Device, game: str, seed: int) -> Non
     np.testing.assert_array_equal(got, stacks)
 
 
+# Each shape with some of the sizes of a block: g++ compiles a kernel for each pair.
 @pytest.mark.parametrize(
-    ("shape", "dtype"),
+    ("shape", "dtype", "block_frames"),
     [
-        ((), "u1"),
-        ((1,), "u1"),
-        ((7,), "f4"),
-        ((5, 3), "u1"),
-        ((13,), "i2"),
-        ((3, 11), "c16"),
-        ((64, 64, 3), "u1"),
-        ((210, 160), "u1"),
-        ((17, 19, 23), "u1"),
+        ((), "u1", 3),
+        ((), "u1", 32),
+        ((1,), "u1", 16),
+        ((7,), "f4", 1),
+        ((7,), "f4", 16),
+        ((5, 3), "u1", 32),
+        ((13,), "i2", 3),
+        ((3, 11), "c16", 16),
+        ((64, 64, 3), "u1", 1),
+        ((64, 64, 3), "u1", 3),
+        ((210, 160), "u1", 16),
+        ((17, 19, 23), "u1", 32),
     ],
 )
-@pytest.mark.parametrize("block_frames", [1, 3, 16, 32])
 def test_frames_of_any_shape(device: Device, shape: tuple[int, ...], dtype: str, block_frames: int) -> None:
     n = 2 * block_frames + 2
     rows = sparse(shape, n, dtype, 0.5 if block_frames == 3 else 0.02)
@@ -108,8 +120,7 @@ def test_frames_of_any_shape(device: Device, shape: tuple[int, ...], dtype: str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("codec", ["delta-rle", "raw", "delta-rle|lz4"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("codec", "seed"), [("delta-rle", 0), ("delta-rle", 1), ("raw", 2), ("delta-rle|lz4", 0)])
 def test_blocks_larger_than_what_is_loaded_at_once(device: Device, codec: str, seed: int) -> None:
     """Dense runs take several tiles, noise takes long ones, distant changes long varints, others none at all."""
     rng = np.random.default_rng(seed)

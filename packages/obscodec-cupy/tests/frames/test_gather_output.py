@@ -43,9 +43,10 @@ def test_bytes_become_floats_as_numpy_rounds_them(device: Device, dtype: str, sc
     assert found.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("dtype", [None, "float16"])
-@pytest.mark.parametrize("axis", [0, -1])
-@pytest.mark.parametrize(("height", "width"), [(12, 16), (5, 7)])
+@pytest.mark.parametrize(
+    ("dtype", "axis", "height", "width"),
+    [(None, 0, 12, 16), ("float16", -1, 12, 16), (None, -1, 5, 7), ("float16", 0, 5, 7)],
+)
 def test_each_field_is_shifted_on_its_own(
     device: Device, dtype: str | None, axis: int, height: int, width: int
 ) -> None:
@@ -71,8 +72,7 @@ def test_pixels_of_several_elements_are_shifted_whole(device: Device, dtype: str
     assert found.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16"])
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("dtype", "channels"), [("u1", 1), ("u1", 3), ("i2", 3), ("f4", 1), ("f8", 3), ("c16", 1)])
 def test_stacks_along_the_last_axis(device: Device, dtype: str, channels: int) -> None:
     stacks = images(5, 6, 5, 4 * channels, dtype=dtype)
     store, ids = stored(stacks, FrameStack(4, -1))
