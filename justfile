@@ -227,11 +227,17 @@ stock-rllib:
 
 # What is essential in the core, with the oldest version of each package that it needs, on the oldest Python.
 oldest-core: build
+    #!/usr/bin/env bash
+    set -euo pipefail
     uv pip compile --quiet --no-config --no-sources --resolution lowest-direct --python-version 3.11 --all-extras \
         packages/obscodec-core/pyproject.toml --output-file build/oldest.txt
-    uv run --no-config --isolated --no-project --python 3.11 --with-requirements build/oldest.txt \
-        --with dist/obscodec-*.whl --with ale-py --with gymnasium --with hypothesis --with opencv-python-headless \
-        --with pytest-xdist --with safetensors pytest {{ parallel }} {{ essence }}
+    oldest() {
+        uv run --no-config --isolated --no-project --python 3.11 --with-requirements build/oldest.txt \
+            --with dist/obscodec-*.whl --with ale-py --with gymnasium --with hypothesis --with opencv-python-headless \
+            --with pytest-xdist --with safetensors "$@"
+    }
+    oldest obscodec --help > build/help.txt
+    oldest pytest {{ parallel }} {{ essence }}
 
 # What is essential in the core, with the newest of `pythons` that is here or that uv can download.
 newest-core: build
