@@ -418,6 +418,7 @@ def test_what_a_folder_must_have(tmp_path):
     with Owner(plain(10), Prioritized(CAPACITY * N_ENVS, alpha=0.1), folder=tmp_path / "p") as owner:
         owner.buffer.sample(1, p=owner.priorities)
         owner.priorities.update([3], [50.0])
+        owner.priorities.beta = 0.9
     again = Prioritized(CAPACITY * N_ENVS, alpha=0.1)
     with Owner(new_ring(), again, folder=tmp_path / "p") as owner:
         assert np.array_equal(again.state()["weights"], owner.priorities.state()["weights"])

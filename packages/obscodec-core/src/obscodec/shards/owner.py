@@ -275,7 +275,8 @@ class Owner:
             envs = _each_once(array_of(of, "envs", np.int64, (None,)), n_envs)
             writers[part_of(of, "name", str)] = _Writer(envs, number_of(of, "n"))
         if self.priorities is not None and own["priorities"] is not None:
-            if part_of(own["priorities"], "arguments", dict) != self.priorities.arguments():
+            saved, mine = part_of(own["priorities"], "arguments", dict), self.priorities.arguments()
+            if {**saved, "beta": None} != {**mine, "beta": None}:  # it changes while a learner trains
                 raise CorruptStream("its priorities were made with other arguments")
             self.priorities.restore(part_of(own["priorities"], "state", dict))
         self.buffer.restore(state)
