@@ -123,18 +123,18 @@ class Segments:
             out[: self.lengths[0]] = self[0]
             return
         at = 0
-        for first, last in self._runs():
-            start, end = int(self.offsets[first]), int(self.offsets[last] + self.lengths[last])
-            out[at : at + end - start] = self.buffers[self.which[first]][start:end]
+        for which, start, end in self._runs():
+            out[at : at + end - start] = self.buffers[which][start:end]
             at += end - start
 
-    def _runs(self) -> list[tuple[int, int]]:
-        """The first and the last stream of each run of streams without gaps in memory."""
-        if len(self) == 0:
-            return []
-        follows = self.offsets[1:] == self.offsets[:-1] + self.lengths[:-1]
-        breaks = np.flatnonzero(~(follows & (self.which[1:] == self.which[:-1]))) + 1
-        return list(zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(self) - 1], strict=True))
+    def _runs(self) -> Iterator[tuple[int, int, int]]:
+        """The buffer, the begin and the end of each run of streams without gaps in memory."""
+        ends = self.offsets + self.lengths
+        begins = np.ones(len(self), np.bool_)
+        begins[1:] = (self.offsets[1:] != ends[:-1]) | (self.which[1:] != self.which[:-1])
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(self)) - 1 if len(first) else first
+        return zip(self.which[first].tolist(), self.offsets[first].tolist(), ends[last].tolist(), strict=True)
 
     def state(self) -> State:
         """The streams, copied: see ``obscodec.state``."""
