@@ -37,7 +37,8 @@ SHARES = {
     "raw": 20, "rle": 90, "delta-rle": 90, "zstd": 60, "lz4": 60,
     "pred": 90, "palette": 90, "blocks-of-images": 60,
     "filters": 60, "chains": 90, "dictionaries": 60, "blocks-of-patches": 90, "blocks-by-lz4": 90,
-    "blocks-by-others": 60, "messages": 40, "packed": 30, "specs": 30, "configs": 20, "states": 12, "snapshots": 10,
+    "blocks-by-others": 60, "messages": 40, "packed": 30, "specs": 30, "configs": 20,
+    "batches": 30, "calls": 20, "states": 12, "snapshots": 10,
 }  # fmt: skip
 
 
@@ -51,5 +52,6 @@ def all_targets() -> dict[str, Make]:
     from snapshot_targets import snapshot_targets
     from stream_targets import stream_targets
     from text_targets import text_targets
+    from wire_targets import wire_targets
 
-    return {**stream_targets(), **text_targets(), **snapshot_targets()}
+    return {**stream_targets(), **text_targets(), **wire_targets(), **snapshot_targets()}
