@@ -31,15 +31,15 @@ _BATCH = 256
 _PROCESSES = mp.get_context("spawn")
 
 
-def ring_of(n: int) -> RingBuffer:
-    """An empty ring for ``n`` steps."""
+def ring_of(n: int, n_envs: int = 1) -> RingBuffer:
+    """An empty ring for ``n`` steps of all environments together."""
     fields = {
         "obs": Field((84, 84), np.uint8),
         "next_obs": Field((84, 84), np.uint8, next_of="obs"),
         "reward": Field((), np.float32),
         "done": Field((), np.bool_),
     }
-    return RingBuffer(n, fields, stack={"obs": 4}, pad="zeros", episode_end="done")
+    return RingBuffer(-(-n // n_envs), fields, n_envs, stack={"obs": 4}, pad="zeros", episode_end="done")
 
 
 def step(frames: Any, k: int) -> dict[str, Any]:
@@ -47,9 +47,9 @@ def step(frames: Any, k: int) -> dict[str, Any]:
     return {"obs": frames[k], "next_obs": frames[k + 1], "reward": k, "done": k % 700 == 699}
 
 
-def own(n: int, told: Connection) -> None:
+def own(n: int, told: Connection, n_envs: int) -> None:
     """Own a shard."""
-    ring = ring_of(n)
+    ring = ring_of(n, n_envs)
     with Owner(ring) as owner:
         told.send(owner.serve(("localhost", 0), _KEY))
         told.recv()
@@ -58,7 +58,7 @@ def own(n: int, told: Connection) -> None:
         owner.wait()
 
 
-def pickle_batches(n: int, told: Connection) -> None:
+def pickle_batches(n: int, told: Connection, _: int) -> None:
     """Decode and pickle batches."""
     ring, frames = ring_of(n), played("MsPacman", n + 1, 0)
     for k in range(n):
@@ -69,10 +69,12 @@ def pickle_batches(n: int, told: Connection) -> None:
         told.send(ring.sample(batch))
 
 
-def started(work: Callable[[int, Connection], None], n: int) -> tuple[BaseProcess, Connection, Any]:
+def started(
+    work: Callable[[int, Connection, int], None], n: int, n_envs: int = 1
+) -> tuple[BaseProcess, Connection, Any]:
     """A process, a connection to it, and what it says first."""
     here, there = _PROCESSES.Pipe()
-    process = _PROCESSES.Process(target=work, args=(n, there), daemon=True)
+    process = _PROCESSES.Process(target=work, args=(n, there, n_envs), daemon=True)
     process.start()
     return process, here, here.recv()
 
@@ -83,14 +85,14 @@ def used(processes: list[BaseProcess]) -> float:
     return 1000 * sum(of.user + of.system for of in times)
 
 
-def written(n: int, n_owners: int, frames: Any) -> tuple[list[Any], list[float]]:
+def written(n: int, n_owners: int, n_writers: int, frames: Any) -> tuple[list[Any], list[float]]:
     """Owners with ``n`` steps; bytes, microseconds of ``append``, processor time here and there, for each step."""
-    owners = [started(own, n) for _ in range(n_owners)]
+    owners = [started(own, n, n_writers // n_owners) for _ in range(n_owners)]
     processes, nbytes, times = [of[0] for of in owners], 0, list[float]()
     before, used_before = time.process_time(), used(processes)
-    for number, (_, _, address) in enumerate(owners):
-        with Writer(address, _KEY) as writer:
-            for k in range(number * n // n_owners, (number + 1) * n // n_owners):
+    for number in range(n_writers):
+        with Writer(owners[number % n_owners][2], _KEY, number // n_owners) as writer:
+            for k in range(number * n // n_writers, (number + 1) * n // n_writers):
                 began = time.perf_counter()
                 writer.append(**step(frames, k))
                 times.append(time.perf_counter() - began)
@@ -114,15 +116,15 @@ def main(n: int = 100_000, n_rounds: int = 60) -> None:
         "",
     ]
     lines[-2] += " processor time, all in microseconds."
-    lines += ["| owners | bytes | `append` | writer's processor | owners' processor |", "| ---: |" + " ---: |" * 4]
+    lines += ["| owners | writers | bytes | `append` | writers' processor | owners' |", "| ---: |" + " ---: |" * 5]
     ways: dict[str, tuple[list[BaseProcess], Callable[[], Any]]] = {}
     shards = list[Shards]()
-    for n_owners in (1, 3):
-        owners, numbers = written(n, n_owners, frames)
-        lines.append(f"| {n_owners} | {' | '.join(f'{x:.0f}' for x in numbers)} |")
+    for n_owners, n_writers in ((1, 1), (1, 4), (3, 3)):
+        owners, numbers = written(n, n_owners, n_writers, frames)
+        lines.append(f"| {n_owners} | {n_writers} | {' | '.join(f'{x:.0f}' for x in numbers)} |")
         print(lines[-1], flush=True)
         shards.append(Shards([address for *_, address in owners], _KEY, timeout=None))
-        name = f"`Shards` of {n_owners} owner{'s' * (n_owners > 1)}"
+        name = f"`Shards` of {n_owners} owner{'s' * (n_owners > 1)}, {n_writers} writer{'s' * (n_writers > 1)}"
         ways[name] = [of[0] for of in owners], lambda of=shards[-1]: of.sample(_BATCH)  # type: ignore[misc]
     process, told, _ = started(pickle_batches, n)
 

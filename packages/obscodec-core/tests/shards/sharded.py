@@ -75,7 +75,7 @@ def numbers_of(ring):
 class OwnerProcess:
     """An owner in a process of its own, which can be killed and started again at the same address."""
 
-    def __init__(self, folder, port=0, save_every=0.5):
+    def __init__(self, folder, port=0, save_every=1.0):
         self.folder, self.save_every = folder, save_every
         self.address = "localhost", port
         self.start()

@@ -10,7 +10,7 @@ from obscodec.errors import SlotError, Unreachable
 from obscodec.shards import Shards, Writer
 from sharded import KEY, N_ENVS, OwnerProcess, check_batch, numbers_of, step
 
-_WAIT_S = 120.0
+_WAIT_S = 300.0
 
 
 def kill_owners(folder, n_kills, seconds, seed):
@@ -26,7 +26,7 @@ def kill_owners(folder, n_kills, seconds, seed):
                 while not ends.is_set():
                     writer.append(**step(env, n_sent[env]))
                     n_sent[env] += 1
-                    time.sleep(0.002)
+                    time.sleep(0.02)
                 writer.flush(saved=True)
                 lost[env] = writer.n_lost
         except BaseException as error:

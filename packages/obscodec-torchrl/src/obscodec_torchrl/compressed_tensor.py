@@ -30,6 +30,8 @@ PINNED_MEMORY = BatchMemory(
     lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
 )
 _NO_GEOMETRY = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)  # views whose numbers are others
+_aten = torch.ops.aten
+_REPLACING = (_aten.copy_.default, _aten.fill_.Scalar, _aten.fill_.Tensor, _aten.zero_.default)  # read nothing of self
 _DTYPES_OF_NUMPY = {torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bhilBefdFD"}  # others need DLPack
 _torch_dtype = cache(lambda dtype: getattr(torch, dtype.name))  # dtype.name takes 2.5 µs
 
@@ -38,9 +40,9 @@ class CompressedTensor(torch.Tensor):
     """A tensor ``[*batch, *shape]`` whose items are compressed, each under one id.
 
     A view with whole items is a view of the ids: it decodes nothing, and writes through. A view of parts of items is a
-    decoded copy, and read-only. An index array decodes the items that it selects. Every other operation decodes the
-    whole tensor; an operation in place then stores its result. A compressed tensor has no memory to share. ``device``
-    is that of decoded tensors.
+    decoded copy, and read-only. An index array decodes the items that it selects. ``copy_``, ``fill_`` and ``zero_``
+    decode nothing. Every other operation decodes the whole tensor; an operation in place then stores its result. A
+    compressed tensor has no memory to share. ``device`` is that of decoded tensors.
     """
 
     array: Any
@@ -106,8 +108,20 @@ class CompressedTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        if func in _REPLACING and isinstance(args[0], CompressedTensor) and not isinstance(args[0].array, PartArray):
+            return args[0]._replaced(args[1] if len(args) > 1 else 0)
         is_view = func.is_view and func not in _NO_GEOMETRY and isinstance(args[0], CompressedTensor)
         return (args[0]._views if is_view else _decoding)(func, args, kwargs or {})
+
+    def _replaced(self, value: Any) -> CompressedTensor:
+        """This tensor, after all of its items were replaced."""
+        if isinstance(value, CompressedTensor) and (value.dtype, value.shape) != (self.dtype, self.shape):
+            value = value.decoded()
+        if isinstance(value, torch.Tensor) and value.dtype == self.dtype and value.shape == self.shape:
+            self.array[...] = stored_array(value)[...]
+        else:
+            self.array[...] = stored_array(torch.as_tensor(value, dtype=self.dtype).broadcast_to(self.shape))
+        return self
 
     def _views(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The views that ``func`` returns: of the ids, or of decoded items if ``func`` does not keep items whole."""
