@@ -10,6 +10,7 @@ import numpy as np
 import obscodec
 import pytest
 import torch
+from obscodec import FrameStore
 from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.compressed_tensor import CompressedTensor
 from tensordict import TensorDict
@@ -131,6 +132,45 @@ def test_parts_of_items_are_written_by_an_index_or_an_operation_on_whole_items()
         pixels[:, 8:10] = 9
         pixels[:2].add_(1)
     assert torch.equal(storage[:]["i"].clone(), data)
+
+
+REPLACED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "all": lambda x, new: x.copy_(new.flip(0)),
+    "an item": lambda x, new: x[2, 1].copy_(new[0, 0]),
+    "an item by another one": lambda x, new: x[0].copy_(x[1]),
+    "some, by one": lambda x, new: x[1:3].copy_(new[4]),
+    "a row, as floats": lambda x, new: x[3].copy_(new[0].float() * 1.5),
+    "an axis before the others": lambda x, new: x.transpose(0, 1).copy_(torch.ones(2, 6, 1024)),
+    "by a number": lambda x, new: x[1].fill_(7),
+    "by a tensor": lambda x, new: x.fill_(torch.tensor(9)),
+    "by zeros": lambda x, new: x[:, 1].zero_(),
+}
+
+
+@pytest.mark.parametrize("what", REPLACED)
+def test_whole_items_are_replaced_and_none_is_decoded(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, data, new = early(6), images(6, 2), images(6, 2).flip(-1)
+    storage.set(range(6), TensorDict({"i": data.clone()}, [6, 2]))
+    leaf = storage._storage["i"]
+    wanted = REPLACED[what](data, new)
+    with monkeypatch.context() as patch:
+        patch.setattr(CompressedTensor, "decoded", None)
+        if what != "an item by another one":
+            patch.setattr(FrameStore, "read_into", None)
+        changed = REPLACED[what](leaf, new)
+    assert isinstance(changed, CompressedTensor)
+    assert torch.equal(changed.clone(), wanted)
+    assert torch.equal(leaf.clone(), data)
+
+
+@pytest.mark.parametrize("wrong", [lambda x: x.copy_(torch.zeros(3, 3)), lambda x: x.fill_(torch.zeros(2))])
+def test_what_does_not_fit_is_refused(wrong: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    storage, data = early(6), images(6, 2)
+    storage.set(range(6), TensorDict({"i": data}, [6, 2]))
+    leaf = storage._storage["i"]
+    with pytest.raises(RuntimeError):
+        wrong(leaf)
+    assert torch.equal(leaf.clone(), data)
 
 
 @pytest.mark.parametrize("part", [lambda x: x, lambda x: x[:, 3:7]])
