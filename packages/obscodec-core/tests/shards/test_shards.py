@@ -289,6 +289,45 @@ def test_another_writer_takes_environments_over():
             old.close()
 
 
+def test_a_writer_whose_turn_is_over_can_not_come_back(tmp_path):
+    """It had sent steps that were not saved, and connects again, to the owner that replaced it or the next one."""
+    with Owner(new_ring(), folder=tmp_path, save_every=100) as owner:
+        port = serving(owner)[1]
+        old = Writer(("localhost", port), KEY, [0, 1])
+        for k in range(10):
+            old.append(**steps([0, 1], k))
+        old.flush()
+        new = Writer(("localhost", port), KEY, [1, 2])
+        with Writer(("localhost", port), KEY, 2):
+            new._line.close()
+            old._line.close()
+            with pytest.raises(Unreachable, match="taken the environments"):
+                sent(old, [steps([0, 1], 10)])
+    with Owner(new_ring(), folder=tmp_path) as owner:
+        serving(owner, port)
+        for writer, envs in ((old, [0, 1]), (new, [1, 2])):
+            with pytest.raises(Unreachable, match="taken the environments"):
+                sent(writer, [steps(envs, 11)])
+            writer._is_closed = True
+        assert [len(of) for of in numbers_of(owner.buffer)] == [10, 10, 0]
+
+
+def test_a_writer_of_all_environments_keeps_those_that_it_had():
+    with Owner(new_ring(n_envs=2)) as owner:
+        port = serving(owner)[1]
+        writer = Writer(("localhost", port), KEY)
+    for n_envs in (1, 4):
+        with Owner(new_ring(n_envs=n_envs)) as owner:
+            serving(owner, port)
+            if n_envs == 1:
+                with pytest.raises(ShapeError, match="0 to 0"):
+                    sent(writer, [steps([0, 1], 0)])
+                continue
+            writer.flush()
+            assert [len(of) for of in numbers_of(owner.buffer)] == [1, 1, 0, 0]
+            writer.close()
+
+
 def test_an_owner_that_is_started_again_goes_on(tmp_path):
     """Each step is there once, in one episode with those before; what was saved is not sent again."""
     port = 0
@@ -475,7 +514,7 @@ def test_a_call_that_comes_again_before_its_first_answer_is_made_once():
     """The connection broke while the owner worked, and the writer has made another one."""
     limiter = RateLimiter(1)
     with Owner(new_ring(), limiter=limiter) as owner:
-        owner._answer({"call": "join", "writer": "w", "envs": np.array([0])}, Sent())
+        owner._answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
         ring = RingBuffer(3, FIELDS)
         for k in range(3):
             ring.append(**step(0, k))
@@ -520,11 +559,11 @@ def test_strange_messages_do_no_harm():
         calls = [
             draw,
             {**draw, "method": "sequences", "how": {"length": 5}},
-            {"call": "join", "writer": name, "envs": np.array([1])},
+            {"call": "join", "writer": name, "envs": np.array([1]), "turn": 0},
             {"call": "acknowledge", "writer": name},
             {"call": "update", "life": owner._life, "indices": np.arange(3), "priorities": np.ones(3)},
         ]
-        harmless = {("n", 1 << 62), ("writer", "x"), ("envs", None)}
+        harmless = {("n", 1 << 62), ("writer", "x"), ("envs", None), ("turn", 1 << 62)}
         junk = [None, -1, 2.5, "x", [], {}, np.zeros(3), np.array([7]), 1 << 62, True, np.array(["a"])]
         for call in calls:
             assert "error" not in of_message(owner._answered(as_message(call), Sent()))

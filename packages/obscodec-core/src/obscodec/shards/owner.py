@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from threading import Event, Lock, Thread, current_thread, main_thread
-from time import monotonic
+from time import monotonic, time_ns
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
@@ -44,6 +44,7 @@ _DRAWS: Final = {
     "sample": {"replace", "n_step", "gamma", "reward"},
     "sequences": {"length", "overlap", "burn_in", "bootstrap", "dilation", "strict_length", "across_episodes"},
 }
+_TAKEN_OVER: Final = "another writer has taken the environments of this one over: make another Writer"
 _AFTER: Final = {"end_episodes", "drop_episode"}  # what a writer may do behind its steps
 
 
@@ -132,6 +133,7 @@ class Owner:
         self._drawing = Lock()  # of priorities, until those that were drawn are known
         self._saving = Lock()
         self._writers: dict[str, _Writer] = {}
+        self._turns: Ints = np.zeros(buffer.n_envs, np.int64)  # of the last writer of each environment, rising
         self._n_updates = 0
         self._captured: tuple[Any, ...] = self._counts()
         self._saved: tuple[Any, ...] = ({},)  # nothing so far
@@ -257,7 +259,7 @@ class Owner:
             writers = [{"name": name, "envs": of.envs, "n": of.n} for name, of in self._writers.items()]
             p = self.priorities
             priorities = None if p is None else {"arguments": p.arguments(), "state": p.state()}
-            own: State = {"writers": writers, "priorities": priorities}
+            own: State = {"writers": writers, "turns": self._turns, "priorities": priorities}
             if self.limiter is not None:
                 own["limiter"] = {"n_inserted": self.limiter.n_inserted, "n_sampled": self.limiter.n_sampled}
             self._captured = self._counts()
@@ -269,8 +271,10 @@ class Owner:
         Raises:
             CorruptStream: no owner of such a buffer has this state.
         """
-        own = state.get("owner") or {"writers": [], "priorities": None}  # of a buffer that was saved by itself
         n_envs, writers = self.buffer.n_envs, dict[str, _Writer]()
+        plain: State = {"writers": [], "turns": self._turns, "priorities": None}  # a buffer that was saved by itself
+        own = state.get("owner") or plain
+        turns = array_of(own, "turns", np.int64, (n_envs,))
         for of in part_of(own, "writers", list):
             envs = _each_once(array_of(of, "envs", np.int64, (None,)), n_envs)
             writers[part_of(of, "name", str)] = _Writer(envs, number_of(of, "n"))
@@ -279,7 +283,7 @@ class Owner:
                 raise CorruptStream("its priorities were made with other arguments")
             self.priorities.restore(part_of(own["priorities"], "state", dict))
         self.buffer.restore(state)
-        self._writers = writers
+        self._writers, self._turns = writers, turns
         if self.limiter is not None and "limiter" in own:
             for name in ("n_inserted", "n_sampled"):
                 setattr(self.limiter, name, number_of(part_of(own, "limiter", dict), name))
@@ -357,22 +361,31 @@ class Owner:
         return answers[name](call)
 
     def _join(self, call: State) -> State:
-        """A writer, for some environments; another one that has one of these is no longer heard."""
-        name, given = part_of(call, "writer", str), call.get("envs")
+        """A writer, for some environments; another one that has one of these is no longer heard.
+
+        Nor when it connects again: its turn, which it got when it joined first, is over. Else its changes would count
+        from 0, and come twice.
+        """
+        name, given, turn = part_of(call, "writer", str), call.get("envs"), number_of(call, "turn")
         envs = _each_once(given, self.buffer.n_envs)
         with self._lock:
             known = self._writers.get(name)
             if known is None or not np.array_equal(known.envs, envs):
+                if turn and turn < self._turns[envs].max():
+                    raise Unreachable(_TAKEN_OVER)
                 others = {of: w for of, w in self._writers.items() if of == name or np.isin(w.envs, envs).any()}
                 self.buffer.end_episodes(np.unique(np.concatenate([envs, *(w.envs for w in others.values())])))
                 staying = {of: w for of, w in self._writers.items() if of not in others}
-                self._writers = {**staying, name: _Writer(envs, 0)}
-            return {**self._acknowledged(call), "arguments": self.buffer.arguments()}
+                turns = self._turns.copy()
+                turns[envs] = turn or min(max(time_ns(), int(turns.max()) + 1), np.iinfo(np.int64).max)
+                self._writers, self._turns = {**staying, name: _Writer(envs, 0)}, turns
+            own: State = {"arguments": self.buffer.arguments(), "turn": int(self._turns[envs[0]])}
+            return {**self._acknowledged(call), **own}
 
     def _known(self, call: State) -> tuple[str, _Writer]:
         name = part_of(call, "writer", str)
         if name not in self._writers:
-            raise Unreachable("another writer has taken the environments of this one over: make another Writer")
+            raise Unreachable(_TAKEN_OVER)
         return name, self._writers[name]
 
     def _acknowledged(self, call: State) -> State:

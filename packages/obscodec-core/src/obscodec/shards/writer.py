@@ -118,7 +118,8 @@ class Writer:
         self._line = Line(as_address(address), as_key(authkey))
         self._max_bytes, self._timeout = as_count("max_bytes", max_bytes), as_number("timeout", timeout)
         self._name = secrets.token_hex(8)
-        self._given = None if envs is None else np.atleast_1d(as_integers("environments", envs))
+        self._given: Ints | None = None if envs is None else np.atleast_1d(as_integers("environments", envs))
+        self._turn = 0  # which the owner gives
         self.n_lost = self._n_told = 0
         self._appending, self._changed = RLock(), Condition()
         self._kept: deque[_Chunk] = deque()  # those that are forgotten first
@@ -131,6 +132,7 @@ class Writer:
         arguments = self._joined_at_once()
         fields = {name: Field.from_config(of) for name, of in part_of(arguments, "fields", dict).items()}
         self.envs = np.arange(part_of(arguments, "n_envs", int)) if self._given is None else self._given
+        self._given = self.envs  # also of an owner that is started again with more of them
         self._knows_episodes = bool(arguments["episode_end"])
         # A ring of its own checks steps, shares the frames of observations and next ones, and encodes.
         nbytes = len(self.envs) * sum(of.layout.nbytes for of in fields.values())
@@ -305,7 +307,9 @@ class Writer:
     # In the background.
 
     def _join(self) -> State:
-        return self._line.call({"call": "join", "writer": self._name, "envs": self._given})
+        answer = self._line.call({"call": "join", "writer": self._name, "envs": self._given, "turn": self._turn})
+        self._turn = number_of(answer, "turn")
+        return answer
 
     def _joined_at_once(self) -> State:
         """The arguments of the buffer, from an owner that may be about to start."""
