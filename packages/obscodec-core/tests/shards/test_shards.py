@@ -1,5 +1,8 @@
 """Writers, owners and learners: each step is stored once or reported lost, and batches are those of one buffer."""
 
+import socket
+import struct
+import sys
 import threading
 import time
 
@@ -19,8 +22,9 @@ from obscodec.errors import (
     Unreachable,
 )
 from obscodec.shards import Owner, Shards, Writer
+from obscodec.shards import line as line_module
 from obscodec.shards import owner as owner_module
-from obscodec.shards.line import as_message, of_message
+from obscodec.shards.line import Line, as_message, of_message
 from obscodec.wire import EncodedBatch, Received, Sent
 from sharded import CAPACITY, FIELDS, KEY, N_ENVS, check_batch, new_ring, numbers_of, step, steps
 
@@ -230,6 +234,48 @@ def test_who_can_not_be_reached():
             Writer(address, KEY, 3)
         with pytest.raises(ShapeError, match="each once"):
             Writer(address, KEY, [1, 1])
+
+
+def test_who_says_nothing_keeps_nobody_waiting(monkeypatch):
+    monkeypatch.setattr(
+        line_module, "_PART", struct.pack("L", 200) if sys.platform == "win32" else struct.pack("ll", 0, 200_000)
+    )
+    silent = socket.create_server(("localhost", 0))
+    with pytest.raises(Unreachable, match="does not answer"):
+        Writer(silent.getsockname()[:2], KEY, timeout=0)
+    silent.close()
+    with Owner(new_ring()) as owner:
+        port = serving(owner)[1]
+        strangers = [socket.create_connection(("localhost", port)) for _ in range(20)]
+        for stranger in strangers[:10]:
+            stranger.sendall(b"\0\0\0\x14half")
+        half = Line(("localhost", port), KEY)
+        half.open()
+        half._connection._send(b"\0\1\0\0and then nothing")
+        until(lambda: len([of for of in owner._threads if of.is_alive()]) == 1)
+        with monkeypatch.context() as no_threads:
+            no_threads.setattr(owner_module, "Thread", without_threads)
+            socket.create_connection(("localhost", port)).close()
+            time.sleep(0.3)
+        with Writer(("localhost", port), KEY, 0) as writer:
+            writer.append(**step(0, 0))
+        for stranger in strangers:
+            stranger.close()
+    assert len(owner.buffer) == 1
+
+
+def without_threads(**_):
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_call_that_is_not_answered_in_time_ends():
+    limiter = RateLimiter(1, min_size=9)
+    with Owner(new_ring(), limiter=limiter) as owner:
+        line = Line(serving(owner), KEY)
+        how = {"method": "sample", "by_priority": False, "how": {}}
+        with pytest.raises(Unreachable, match=r"no answer in 0\.2 s"):
+            line.call({"call": "draw", "n": 1, "seed": 0, **how}, 0.2)
+        assert not line.is_open
 
 
 def test_errors_of_an_owner_are_raised_where_the_call_was():

@@ -307,21 +307,22 @@ class Owner:
     # What writers and learners call.
 
     def _start(self, work: Any, *arguments: Any) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = Thread(target=work, args=arguments, name=f"obscodec {work.__name__.strip('_')}", daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads = [*(of for of in self._threads if of.is_alive()), thread]
 
     def _accept(self, made: socket.socket, authkey: bytes) -> None:
         while not self._closing.is_set():
             try:
-                connection = as_connection(made.accept()[0])
+                self._start(self._converse, as_connection(made.accept()[0]), authkey)
             except TimeoutError:
                 continue
-            except OSError:  # of somebody who went away at once; or there are too many
+            except (
+                OSError,
+                RuntimeError,
+                MemoryError,
+            ):  # somebody went away at once; or there are too many, or threads
                 self._closing.wait(_LOOK_S)
-                continue
-            self._start(self._converse, connection, authkey)
 
     def _converse(self, connection: Connection, authkey: bytes) -> None:
         """Answer calls of one writer or learner, until it goes away."""

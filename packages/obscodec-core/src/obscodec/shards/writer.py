@@ -27,6 +27,7 @@ _CHUNK_NBYTES: Final = 1 << 20  # of decoded steps, which are encoded in a milli
 _MOST_STEPS: Final = 128
 _LINGER_S: Final = 1.0  # after which steps are sent, however few
 _ASK_S: Final = 0.5  # for what is saved, and between attempts to connect
+_JOIN_S: Final = 10.0
 _NO_STEPS: Final[Bytes] = np.empty(0, np.uint8)
 
 
@@ -93,7 +94,8 @@ class Writer:
         max_bytes: how many bytes of steps it keeps. If there are more, it forgets the oldest ones that are stored and
             not saved, which a crash of the owner would lose; and :meth:`append` waits if none is stored.
         timeout: for how many seconds it waits for the owner before it raises: when it is made, in :meth:`append`, if it
-            keeps too much, in :meth:`flush` and :meth:`close`.
+            keeps too much, in :meth:`flush` and :meth:`close`. When it is made, it may take 20 seconds more to find
+            that somebody listens there, and says nothing.
 
     Attributes:
         envs: the environments.
@@ -307,7 +309,8 @@ class Writer:
     # In the background.
 
     def _join(self) -> State:
-        answer = self._line.call({"call": "join", "writer": self._name, "envs": self._given, "turn": self._turn})
+        call = {"call": "join", "writer": self._name, "envs": self._given, "turn": self._turn}
+        answer = self._line.call(call, _JOIN_S)
         self._turn = number_of(answer, "turn")
         return answer
 
