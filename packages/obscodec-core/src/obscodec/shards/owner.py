@@ -478,8 +478,9 @@ class Owner:
             raise SpecError("this owner has no priorities: pass a Prioritized to Owner")
         if number_of(call, "life") == self._life:
             indices, priorities = (part_of(call, name, np.ndarray) for name in ("indices", "priorities"))
-            self._tell(self.priorities)
-            self.priorities.update(indices, priorities)
+            with self._drawing:
+                self._tell(self.priorities)
+                self.priorities.update(indices, priorities)
             self._n_updates += 1
         return {}
 
