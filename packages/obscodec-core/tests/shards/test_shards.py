@@ -170,6 +170,66 @@ def test_priorities_go_to_the_steps_that_were_drawn():
         owner.close()
 
 
+def test_priorities_that_come_during_a_draw_wait_for_its_probabilities(monkeypatch):
+    """The ring is full, so that they make the owner forget steps, which may be among those that were drawn."""
+    (owner,) = small_shards([1000])
+    encoded, threads = owner._encoded, []
+
+    def slowly(*arguments):
+        drawn = encoded(*arguments)
+        owner.buffer.extend(reward=np.zeros(1000))
+        call = {"call": "update", "life": owner._life, "indices": np.arange(3), "priorities": np.ones(3)}
+        threads.append(threading.Thread(target=owner._answer, args=(call, Sent())))
+        threads[-1].start()
+        threads[-1].join(0.2)
+        return drawn
+
+    monkeypatch.setattr(owner, "_encoded", slowly)
+    with owner, Shards([serving(owner)], KEY, timeout=None) as shards:
+        for k in range(2):
+            assert np.array_equal(shards.sample(20, by_priority=True).weights, np.ones(20)), k
+        for thread in threads:
+            thread.join()
+
+
+def test_an_error_of_several_owners_is_raised_once():
+    owners = small_shards([20, 20])
+    with Shards([serving(owner) for owner in owners], KEY) as shards:
+        for _ in range(2):
+            with pytest.raises(FieldError):
+                shards.sample(8, n_step=2, gamma=0.9, reward="none")
+            assert len(shards.sample(8).batch["reward"]) == 8
+    for owner in owners:
+        owner.close()
+
+
+def test_the_first_batch_is_that_of_the_owners_that_answer():
+    (owner,) = small_shards([20])
+    with socket.create_server(("localhost", 0)) as silent, owner:
+        began = time.monotonic()
+        with Shards([silent.getsockname()[:2], serving(owner)], KEY, timeout=1) as shards:
+            drawn = shards.sample(8)
+            assert time.monotonic() - began < 1.2
+            assert len(drawn.batch["reward"]) == 8
+            assert [*drawn.missing] == [f"127.0.0.1:{silent.getsockname()[1]}"]
+
+
+def test_an_owner_with_two_names_is_refused():
+    (owner,) = small_shards([20])
+    port = serving(owner)[1]
+    with owner, Shards([("localhost", port), ("127.0.0.1", port)], KEY) as shards:
+        with pytest.raises(SpecError, match="are one owner"):
+            shards.sample(8)
+
+
+@pytest.mark.parametrize("mass", [-1.0, np.nan, np.inf])
+def test_a_shard_without_a_number_of_steps_is_refused(monkeypatch, mass):
+    (owner,) = small_shards([20])
+    monkeypatch.setattr(owner, "_draw", lambda *_: {"life": 1, "mass": mass})
+    with owner, Shards([serving(owner)], KEY) as shards, pytest.raises(CorruptStream, match="steps"):
+        shards.sample(8)
+
+
 def test_a_slow_shard_is_left_out_in_time_and_named():
     quick, slow = small_shards([50, 50])
     slow.limiter = RateLimiter(1, min_size=1000)  # samples wait for inserts, which never come
