@@ -217,9 +217,9 @@ def test_the_first_batch_is_that_of_the_owners_that_answer():
 def test_an_owner_with_two_names_is_refused():
     (owner,) = small_shards([20])
     port = serving(owner)[1]
-    with owner, Shards([("localhost", port), ("127.0.0.1", port)], KEY) as shards:
-        with pytest.raises(SpecError, match="are one owner"):
-            shards.sample(8)
+    addresses = [("localhost", port), ("127.0.0.1", port)]
+    with owner, Shards(addresses, KEY) as shards, pytest.raises(SpecError, match="are one owner"):
+        shards.sample(8)
 
 
 @pytest.mark.parametrize("mass", [-1.0, np.nan, np.inf])
@@ -228,6 +228,23 @@ def test_a_shard_without_a_number_of_steps_is_refused(monkeypatch, mass):
     monkeypatch.setattr(owner, "_draw", lambda *_: {"life": 1, "mass": mass})
     with owner, Shards([serving(owner)], KEY) as shards, pytest.raises(CorruptStream, match="steps"):
         shards.sample(8)
+
+
+def test_a_batch_that_no_learner_could_read_is_not_drawn():
+    with Owner(plain(60)) as owner, Shards([serving(owner)], KEY, timeout=None) as shards:
+        for more in ({}, {"length": 5}, {"length": 1, "burn_in": 5}, {"length": 1, "bootstrap": 5}):
+            with pytest.raises(ShapeError, match="draw fewer"):
+                (shards.sequences if more else shards.sample)(300_000 if not more else 60_000, **more)
+        with pytest.raises(DTypeError, match="length"):
+            shards.sequences(100, "x")
+
+
+def test_arguments_may_be_numbers_of_numpy():
+    with Owner(plain(60)) as owner, Shards([serving(owner)], KEY) as shards:
+        assert shards.sequences(np.int64(2), np.int64(5)).batch["k"].shape == (2, 5)
+        with pytest.raises(TypeError, match="replace"):
+            shards.sample(2, replace=object())
+        shards.sample(2)  # by the same connection
 
 
 def test_a_slow_shard_is_left_out_in_time_and_named():

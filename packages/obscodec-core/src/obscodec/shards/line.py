@@ -139,11 +139,12 @@ class Line:
             Unreachable: there is no answer.
             ObscodecError: what the owner has raised.
         """
+        message = as_message(state)
         self.open()
         connection = self._connection
         assert connection is not None
         try:
-            connection.send_bytes(as_message(state))
+            connection.send_bytes(message)
             if not connection.poll(seconds):
                 raise TimeoutError(f"no answer in {seconds:g} s")
             answer = of_message(connection.recv_bytes(MAX_BYTES))

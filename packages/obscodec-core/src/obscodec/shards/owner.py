@@ -45,6 +45,8 @@ _DRAWS: Final = {
     "sequences": {"length", "overlap", "burn_in", "bootstrap", "dilation", "strict_length", "across_episodes"},
 }
 _TAKEN_OVER: Final = "another writer has taken the environments of this one over: make another Writer"
+_LENGTHS: Final = "length", "burn_in", "bootstrap"
+_LEAST_NBYTES: Final = 64  # that a row takes here while it is drawn
 _AFTER: Final = {"end_episodes", "drop_episode"}  # what a writer may do behind its steps
 
 
@@ -451,7 +453,12 @@ class Owner:
         if by_priority and p is None:
             raise SpecError("this owner has no priorities: pass a Prioritized to Owner, or draw uniformly")
         answer: State = {"life": self._life}
-        n_steps = n * how.get("length", 1) if method == "sequences" else n
+        length, *more = (of if type(of) is int and of > 0 else 0 for of in map(how.get, _LENGTHS))
+        n_steps, n_longest = n * (length or 1), n * max(1, length + sum(more))
+        if n_longest * max(_LEAST_NBYTES, sum(of.layout.nbytes for of in self.buffer.fields.values())) > MAX_BYTES:
+            raise ShapeError(
+                f"{n} rows take more than {MAX_BYTES >> 20} MiB, which no learner reads: draw fewer at once"
+            )
         with self._turn("sample", n_steps) if n else _NO_LOCK, _NO_LOCK if p is None else self._drawing:
             if n:
                 answer |= self._encoded(method, n, call, {**how, "p": p}, sent)

@@ -279,6 +279,7 @@ class Shards:
     ) -> Drawn:
         batch, rng, batches = as_count("batch", batch), as_generator(rng), batches_to(to, convert)
         by_priority, beta = as_flag("by_priority", by_priority), as_number("beta", beta)
+        how = {name: of.item() if isinstance(of, np.generic) else of for name, of in how.items()}
         self._raise_of_updates()
         drawing = _Drawing(self, {"method": method, "by_priority": by_priority, "how": how}, rng)
         if not any(by_priority in shard.masses for shard in self._shards):
