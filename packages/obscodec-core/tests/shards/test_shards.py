@@ -1,7 +1,9 @@
 """Writers, owners and learners: each step is stored once or reported lost, and batches are those of one buffer."""
 
+import os
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -543,6 +545,45 @@ def test_a_writer_waits_no_longer_than_it_may():
     assert writer.waiting().silent_s >= 0.3
     with pytest.raises(Unreachable, match="has not stored all steps"):
         writer.close()
+
+
+def test_what_another_thread_appends_while_a_writer_is_closed_is_stored_or_refused():
+    with Owner(new_ring()) as owner:
+        address, n = serving(owner), 0
+
+        def write(writer):
+            nonlocal n
+            with pytest.raises(Unreachable, match="is closed"):
+                while True:
+                    writer.append(**step(0, n))
+                    n += 1
+
+        for _ in range(3):
+            writer = Writer(address, KEY, 0)
+            thread = threading.Thread(target=write, args=(writer,))
+            thread.start()
+            time.sleep(0.05)
+            writer.close()
+            thread.join()
+            assert numbers_of(owner.buffer)[0].tolist() == [*range(n)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_closes_no_owner(tmp_path):
+    program = f"""
+import os, sys
+from obscodec import Snapshot
+from sharded import Owner, new_ring, steps
+with Owner(new_ring(), folder={str(tmp_path)!r}, save_every=100) as owner:
+    owner.buffer.append(**steps(range(3), 0))
+    if not (child := os.fork()):
+        sys.exit()
+    os.waitpid(child, 0)
+    assert not Snapshot({str(tmp_path)!r}).generations
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", program], env=env, check=True)
+    assert len(obscodec.load(tmp_path)) == 1
 
 
 def test_a_limiter_of_the_owner_stops_writers_but_no_saves(tmp_path):

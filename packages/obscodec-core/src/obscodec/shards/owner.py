@@ -130,6 +130,7 @@ class Owner:
         self.addresses: list[Address] = []
         self.save_error: Exception | None = None
         self._save_every = as_number("save_every", save_every)
+        self._process = os.getpid()
         self._life = secrets.randbits(62)  # of the indices: after a crash, they may be of other steps
         self._lock = PicklableLock(LockOrder.OWNER)
         self._drawing = Lock()  # of priorities, until those that were drawn are known
@@ -187,12 +188,12 @@ class Owner:
                 signal.signal(signal.SIGTERM, before)
 
     def close(self) -> None:
-        """Serve nobody any more, and write a last generation. Nothing happens if it is closed.
+        """Serve nobody any more, and write a last generation. Nothing happens if it is closed, or in a forked process.
 
         Raises:
             OSError: the disk refused the generation.
         """
-        if self._closing.is_set():
+        if self._closing.is_set() or self._process != os.getpid():
             return
         self._closing.set()
         atexit.unregister(self.close)

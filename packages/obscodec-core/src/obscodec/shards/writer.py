@@ -217,15 +217,16 @@ class Writer:
 
         Nothing happens if it is closed.
         """
-        if self._is_closed:
-            return
-        try:
-            self.flush()
-        finally:
-            with self._changed:
-                self._is_closed = True
-                self._changed.notify_all()
-            self._thread.join(_ASK_S)
+        with self._appending:  # another thread can't append what nobody would send
+            if self._is_closed:
+                return
+            try:
+                self.flush()
+            finally:
+                with self._changed:
+                    self._is_closed = True
+                    self._changed.notify_all()
+        self._thread.join(_ASK_S)
 
     def __enter__(self) -> Self:
         return self
