@@ -586,6 +586,15 @@ with Owner(new_ring(), folder={str(tmp_path)!r}, save_every=100) as owner:
     assert len(obscodec.load(tmp_path)) == 1
 
 
+def test_a_field_may_have_the_name_envs():
+    with Owner(RingBuffer(10, {"envs": Field((), np.int64)}, 2)) as owner:
+        with pytest.raises(FieldError, match="leave envs out"):
+            Writer(serving(owner), KEY, 0)
+        with Writer(owner.addresses[0], KEY) as writer:
+            writer.append(envs=[3, 4])
+        assert owner.buffer[:]["envs"].tolist() == [[3, 4]]
+
+
 def test_a_limiter_of_the_owner_stops_writers_but_no_saves(tmp_path):
     with pytest.raises(SpecError, match="pass it to Owner"):
         Owner(new_ring(limiter=RateLimiter(1)))

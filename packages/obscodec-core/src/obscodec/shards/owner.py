@@ -19,7 +19,7 @@ import numpy as np
 
 from obscodec.arguments import as_count, as_envs, as_integers, as_number, check_kind, says_arguments, warn
 from obscodec.buffers import Prioritized, RateLimiter, RingBuffer
-from obscodec.errors import CorruptStream, ShapeError, SnapshotError, SpecError, Unreachable
+from obscodec.errors import CorruptStream, FieldError, ShapeError, SnapshotError, SpecError, Unreachable
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Bytes, Ints
 from obscodec.shards.line import (
@@ -372,6 +372,8 @@ class Owner:
         """
         name, given, turn = part_of(call, "writer", str), call.get("envs"), number_of(call, "turn")
         envs = _each_once(given, self.buffer.n_envs)
+        if "envs" in self.buffer.fields and len(envs) < self.buffer.n_envs:
+            raise FieldError("a field has the name 'envs', so that all environments step together: leave envs out")
         with self._lock:
             known = self._writers.get(name)
             if known is None or not np.array_equal(known.envs, envs):
