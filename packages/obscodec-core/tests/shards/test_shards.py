@@ -1,7 +1,13 @@
 """Writers, owners and learners: each step is stored once or reported lost, and batches are those of one buffer."""
 
+import os
+import socket
+import struct
+import subprocess
+import sys
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import obscodec
@@ -19,8 +25,9 @@ from obscodec.errors import (
     Unreachable,
 )
 from obscodec.shards import Owner, Shards, Writer
+from obscodec.shards import line as line_module
 from obscodec.shards import owner as owner_module
-from obscodec.shards.line import as_message, of_message
+from obscodec.shards.line import Line, as_message, of_message
 from obscodec.wire import EncodedBatch, Received, Sent
 from sharded import CAPACITY, FIELDS, KEY, N_ENVS, check_batch, new_ring, numbers_of, step, steps
 
@@ -166,6 +173,83 @@ def test_priorities_go_to_the_steps_that_were_drawn():
         owner.close()
 
 
+def test_priorities_that_come_during_a_draw_wait_for_its_probabilities(monkeypatch):
+    """The ring is full, so that they make the owner forget steps, which may be among those that were drawn."""
+    (owner,) = small_shards([1000])
+    encoded, threads = owner._encoded, []
+
+    def slowly(*arguments):
+        drawn = encoded(*arguments)
+        owner.buffer.extend(reward=np.zeros(1000))
+        call = {"call": "update", "life": owner._life, "indices": np.arange(3), "priorities": np.ones(3)}
+        threads.append(threading.Thread(target=owner._answer, args=(call, Sent())))
+        threads[-1].start()
+        threads[-1].join(0.2)
+        return drawn
+
+    monkeypatch.setattr(owner, "_encoded", slowly)
+    with owner, Shards([serving(owner)], KEY, timeout=None) as shards:
+        for k in range(2):
+            assert np.array_equal(shards.sample(20, by_priority=True).weights, np.ones(20)), k
+        for thread in threads:
+            thread.join()
+
+
+def test_an_error_of_several_owners_is_raised_once():
+    owners = small_shards([20, 20])
+    with Shards([serving(owner) for owner in owners], KEY) as shards:
+        for _ in range(2):
+            with pytest.raises(FieldError):
+                shards.sample(8, n_step=2, gamma=0.9, reward="none")
+            assert len(shards.sample(8).batch["reward"]) == 8
+    for owner in owners:
+        owner.close()
+
+
+def test_the_first_batch_is_that_of_the_owners_that_answer():
+    (owner,) = small_shards([20])
+    with socket.create_server(("localhost", 0)) as silent, owner:
+        began = time.monotonic()
+        with Shards([silent.getsockname()[:2], serving(owner)], KEY, timeout=1) as shards:
+            drawn = shards.sample(8)
+            assert time.monotonic() - began < 1.2
+            assert len(drawn.batch["reward"]) == 8
+            assert [*drawn.missing] == [f"127.0.0.1:{silent.getsockname()[1]}"]
+
+
+def test_an_owner_with_two_names_is_refused():
+    (owner,) = small_shards([20])
+    port = serving(owner)[1]
+    addresses = [("localhost", port), ("127.0.0.1", port)]
+    with owner, Shards(addresses, KEY) as shards, pytest.raises(SpecError, match="are one owner"):
+        shards.sample(8)
+
+
+@pytest.mark.parametrize("mass", [-1.0, np.nan, np.inf])
+def test_a_shard_without_a_number_of_steps_is_refused(monkeypatch, mass):
+    (owner,) = small_shards([20])
+    monkeypatch.setattr(owner, "_draw", lambda *_: {"life": 1, "mass": mass})
+    with owner, Shards([serving(owner)], KEY) as shards, pytest.raises(CorruptStream, match="steps"):
+        shards.sample(8)
+
+
+def test_a_batch_that_no_learner_could_read_is_not_drawn():
+    with Owner(plain(60)) as owner, Shards([serving(owner)], KEY, timeout=None) as shards:
+        for more in ({}, {"length": 5}, {"length": 1, "burn_in": 5}, {"length": 1, "bootstrap": 5}):
+            with pytest.raises(ShapeError, match="draw fewer"):
+                (shards.sequences if more else shards.sample)(300_000 if not more else 60_000, **more)
+        with pytest.raises(DTypeError, match="length"):
+            shards.sequences(100, "x")
+
+
+def test_arguments_may_be_numbers_of_numpy():
+    with Owner(plain(60)) as owner, Shards([serving(owner)], KEY) as shards:
+        assert shards.sequences(np.int64(2), np.int64(5)).batch["k"].shape == (2, 5)
+        with pytest.raises(TypeError, match="replace"):
+            shards.sample(2, replace=object())
+        shards.sample(2)  # by the same connection
+
+
 def test_a_slow_shard_is_left_out_in_time_and_named():
     quick, slow = small_shards([50, 50])
     slow.limiter = RateLimiter(1, min_size=1000)  # samples wait for inserts, which never come
@@ -232,6 +316,48 @@ def test_who_can_not_be_reached():
             Writer(address, KEY, [1, 1])
 
 
+def test_who_says_nothing_keeps_nobody_waiting(monkeypatch):
+    monkeypatch.setattr(
+        line_module, "_PART", struct.pack("L", 200) if sys.platform == "win32" else struct.pack("ll", 0, 200_000)
+    )
+    silent = socket.create_server(("localhost", 0))
+    with pytest.raises(Unreachable, match="does not answer"):
+        Writer(silent.getsockname()[:2], KEY, timeout=0)
+    silent.close()
+    with Owner(new_ring()) as owner:
+        port = serving(owner)[1]
+        strangers = [socket.create_connection(("localhost", port)) for _ in range(20)]
+        for stranger in strangers[:10]:
+            stranger.sendall(b"\0\0\0\x14half")
+        half = Line(("localhost", port), KEY)
+        half.open()
+        half._connection._send(b"\0\1\0\0and then nothing")
+        until(lambda: len([of for of in owner._threads if of.is_alive()]) == 1)
+        with monkeypatch.context() as no_threads:
+            no_threads.setattr(owner_module, "Thread", without_threads)
+            socket.create_connection(("localhost", port)).close()
+            time.sleep(0.3)
+        with Writer(("localhost", port), KEY, 0) as writer:
+            writer.append(**step(0, 0))
+        for stranger in strangers:
+            stranger.close()
+    assert len(owner.buffer) == 1
+
+
+def without_threads(**_):
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_call_that_is_not_answered_in_time_ends():
+    limiter = RateLimiter(1, min_size=9)
+    with Owner(new_ring(), limiter=limiter) as owner:
+        line = Line(serving(owner), KEY)
+        how = {"method": "sample", "by_priority": False, "how": {}}
+        with pytest.raises(Unreachable, match=r"no answer in 0\.2 s"):
+            line.call({"call": "draw", "n": 1, "seed": 0, **how}, 0.2)
+        assert not line.is_open
+
+
 def test_errors_of_an_owner_are_raised_where_the_call_was():
     with Owner(plain(20)) as owner, Shards([serving(owner)], KEY) as shards:
         with pytest.raises(FieldError, match="n_step adds rewards"):
@@ -287,6 +413,45 @@ def test_another_writer_takes_environments_over():
             assert (np.diff(row[real]) == 1).all()
         with pytest.raises(Unreachable):
             old.close()
+
+
+def test_a_writer_whose_turn_is_over_can_not_come_back(tmp_path):
+    """It had sent steps that were not saved, and connects again, to the owner that replaced it or the next one."""
+    with Owner(new_ring(), folder=tmp_path, save_every=100) as owner:
+        port = serving(owner)[1]
+        old = Writer(("localhost", port), KEY, [0, 1])
+        for k in range(10):
+            old.append(**steps([0, 1], k))
+        old.flush()
+        new = Writer(("localhost", port), KEY, [1, 2])
+        with Writer(("localhost", port), KEY, 2):
+            new._line.close()
+            old._line.close()
+            with pytest.raises(Unreachable, match="taken the environments"):
+                sent(old, [steps([0, 1], 10)])
+    with Owner(new_ring(), folder=tmp_path) as owner:
+        serving(owner, port)
+        for writer, envs in ((old, [0, 1]), (new, [1, 2])):
+            with pytest.raises(Unreachable, match="taken the environments"):
+                sent(writer, [steps(envs, 11)])
+            writer._is_closed = True
+        assert [len(of) for of in numbers_of(owner.buffer)] == [10, 10, 0]
+
+
+def test_a_writer_of_all_environments_keeps_those_that_it_had():
+    with Owner(new_ring(n_envs=2)) as owner:
+        port = serving(owner)[1]
+        writer = Writer(("localhost", port), KEY)
+    for n_envs in (1, 4):
+        with Owner(new_ring(n_envs=n_envs)) as owner:
+            serving(owner, port)
+            if n_envs == 1:
+                with pytest.raises(ShapeError, match="0 to 0"):
+                    sent(writer, [steps([0, 1], 0)])
+                continue
+            writer.flush()
+            assert [len(of) for of in numbers_of(owner.buffer)] == [1, 1, 0, 0]
+            writer.close()
 
 
 def test_an_owner_that_is_started_again_goes_on(tmp_path):
@@ -383,6 +548,54 @@ def test_a_writer_waits_no_longer_than_it_may():
         writer.close()
 
 
+def test_what_another_thread_appends_while_a_writer_is_closed_is_stored_or_refused():
+    with Owner(new_ring()) as owner:
+        address, n = serving(owner), 0
+
+        def write(writer):
+            nonlocal n
+            with suppress(Unreachable):  # it is closed
+                while True:
+                    writer.append(**step(0, n))
+                    n += 1
+
+        for _ in range(3):
+            writer = Writer(address, KEY, 0)
+            thread = threading.Thread(target=write, args=(writer,))
+            thread.start()
+            time.sleep(0.05)
+            writer.close()
+            thread.join()
+            assert numbers_of(owner.buffer)[0].tolist() == [*range(n)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_closes_no_owner(tmp_path):
+    program = f"""
+import os, sys
+from obscodec import Snapshot
+from sharded import Owner, new_ring, steps
+with Owner(new_ring(), folder={str(tmp_path)!r}, save_every=100) as owner:
+    owner.buffer.append(**steps(range(3), 0))
+    if not (child := os.fork()):
+        sys.exit()
+    os.waitpid(child, 0)
+    assert not Snapshot({str(tmp_path)!r}).generations
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", program], env=env, check=True)
+    assert len(obscodec.load(tmp_path)) == 1
+
+
+def test_a_field_may_have_the_name_envs():
+    with Owner(RingBuffer(10, {"envs": Field((), np.int64)}, 2)) as owner:
+        with pytest.raises(FieldError, match="leave envs out"):
+            Writer(serving(owner), KEY, 0)
+        with Writer(owner.addresses[0], KEY) as writer:
+            writer.append(envs=[3, 4])
+        assert owner.buffer[:]["envs"].tolist() == [[3, 4]]
+
+
 def test_a_limiter_of_the_owner_stops_writers_but_no_saves(tmp_path):
     with pytest.raises(SpecError, match="pass it to Owner"):
         Owner(new_ring(limiter=RateLimiter(1)))
@@ -476,7 +689,7 @@ def test_a_call_that_comes_again_before_its_first_answer_is_made_once():
     """The connection broke while the owner worked, and the writer has made another one."""
     limiter = RateLimiter(1)
     with Owner(new_ring(), limiter=limiter) as owner:
-        owner._answer({"call": "join", "writer": "w", "envs": np.array([0])}, Sent())
+        owner._answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
         ring = RingBuffer(3, FIELDS)
         for k in range(3):
             ring.append(**step(0, k))
@@ -521,11 +734,11 @@ def test_strange_messages_do_no_harm():
         calls = [
             draw,
             {**draw, "method": "sequences", "how": {"length": 5}},
-            {"call": "join", "writer": name, "envs": np.array([1])},
+            {"call": "join", "writer": name, "envs": np.array([1]), "turn": 0},
             {"call": "acknowledge", "writer": name},
             {"call": "update", "life": owner._life, "indices": np.arange(3), "priorities": np.ones(3)},
         ]
-        harmless = {("n", 1 << 62), ("writer", "x"), ("envs", None)}
+        harmless = {("n", 1 << 62), ("writer", "x"), ("envs", None), ("turn", 1 << 62)}
         junk = [None, -1, 2.5, "x", [], {}, np.zeros(3), np.array([7]), 1 << 62, True, np.array(["a"])]
         for call in calls:
             assert "error" not in of_message(owner._answered(as_message(call), Sent()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import struct
+import sys
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
@@ -19,7 +21,10 @@ Address = tuple[str, int]
 
 NO_ANSWER: Final = OSError, EOFError, AuthenticationError  # what a connection raises that is no more
 _CONNECT_S: Final = 10.0
-_ALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # a machine that is gone breaks it in 30 s
+_PART_S: Final = 10  # the rest of a message that has begun, or of a handshake, keeps nobody waiting for longer
+_PART: Final = struct.pack("L", 1000 * _PART_S) if sys.platform == "win32" else struct.pack("ll", _PART_S, 0)
+# A machine that is gone breaks it in 30 s, the last one with data under way, which stop the others.
+_ALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
 _NAME: Final = b"obss"
 _VERSION: Final = 1
 _ERRORS: Final = {
@@ -48,8 +53,12 @@ def described(address: Address) -> str:
 
 
 def as_connection(made: socket.socket) -> Connection:
-    """A connection by a socket, which it takes over; it breaks when the other machine is gone."""
+    """A connection by a socket, which it takes over; it breaks when the other machine is gone, or stops in a message.
+
+    Who waits for the first byte of a message calls ``poll`` before.
+    """
     made.settimeout(None)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PART)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _ALIVE.items():
@@ -123,18 +132,21 @@ class Line:
         self._connection = connection
         self.number += 1
 
-    def call(self, state: State) -> State:
-        """Send a call, and wait for the answer.
+    def call(self, state: State, seconds: float | None = None) -> State:
+        """Send a call, and wait for the answer, for so many seconds, or for any time.
 
         Raises:
             Unreachable: there is no answer.
             ObscodecError: what the owner has raised.
         """
+        message = as_message(state)
         self.open()
         connection = self._connection
         assert connection is not None
         try:
-            connection.send_bytes(as_message(state))
+            connection.send_bytes(message)
+            if not connection.poll(seconds):
+                raise TimeoutError(f"no answer in {seconds:g} s")
             answer = of_message(connection.recv_bytes(MAX_BYTES))
         except BaseException as error:
             self.close()  # an answer that comes later would be taken for that to another call

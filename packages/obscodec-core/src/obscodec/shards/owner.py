@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from threading import Event, Lock, Thread, current_thread, main_thread
-from time import monotonic
+from time import monotonic, time_ns
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 
 from obscodec.arguments import as_count, as_envs, as_integers, as_number, check_kind, says_arguments, warn
 from obscodec.buffers import Prioritized, RateLimiter, RingBuffer
-from obscodec.errors import CorruptStream, ShapeError, SnapshotError, SpecError, Unreachable
+from obscodec.errors import CorruptStream, FieldError, ShapeError, SnapshotError, SpecError, Unreachable
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Bytes, Ints
 from obscodec.shards.line import (
@@ -44,6 +44,9 @@ _DRAWS: Final = {
     "sample": {"replace", "n_step", "gamma", "reward"},
     "sequences": {"length", "overlap", "burn_in", "bootstrap", "dilation", "strict_length", "across_episodes"},
 }
+_TAKEN_OVER: Final = "another writer has taken the environments of this one over: make another Writer"
+_LENGTHS: Final = "length", "burn_in", "bootstrap"
+_LEAST_NBYTES: Final = 64  # that a row takes here while it is drawn
 _AFTER: Final = {"end_episodes", "drop_episode"}  # what a writer may do behind its steps
 
 
@@ -127,11 +130,13 @@ class Owner:
         self.addresses: list[Address] = []
         self.save_error: Exception | None = None
         self._save_every = as_number("save_every", save_every)
+        self._process = os.getpid()
         self._life = secrets.randbits(62)  # of the indices: after a crash, they may be of other steps
         self._lock = PicklableLock(LockOrder.OWNER)
         self._drawing = Lock()  # of priorities, until those that were drawn are known
         self._saving = Lock()
         self._writers: dict[str, _Writer] = {}
+        self._turns: Ints = np.zeros(buffer.n_envs, np.int64)  # of the last writer of each environment, rising
         self._n_updates = 0
         self._captured: tuple[Any, ...] = self._counts()
         self._saved: tuple[Any, ...] = ({},)  # nothing so far
@@ -183,12 +188,12 @@ class Owner:
                 signal.signal(signal.SIGTERM, before)
 
     def close(self) -> None:
-        """Serve nobody any more, and write a last generation. Nothing happens if it is closed.
+        """Serve nobody any more, and write a last generation. Nothing happens if it is closed, or in a forked process.
 
         Raises:
             OSError: the disk refused the generation.
         """
-        if self._closing.is_set():
+        if self._closing.is_set() or self._process != os.getpid():
             return
         self._closing.set()
         atexit.unregister(self.close)
@@ -257,7 +262,7 @@ class Owner:
             writers = [{"name": name, "envs": of.envs, "n": of.n} for name, of in self._writers.items()]
             p = self.priorities
             priorities = None if p is None else {"arguments": p.arguments(), "state": p.state()}
-            own: State = {"writers": writers, "priorities": priorities}
+            own: State = {"writers": writers, "turns": self._turns, "priorities": priorities}
             if self.limiter is not None:
                 own["limiter"] = {"n_inserted": self.limiter.n_inserted, "n_sampled": self.limiter.n_sampled}
             self._captured = self._counts()
@@ -269,8 +274,10 @@ class Owner:
         Raises:
             CorruptStream: no owner of such a buffer has this state.
         """
-        own = state.get("owner") or {"writers": [], "priorities": None}  # of a buffer that was saved by itself
         n_envs, writers = self.buffer.n_envs, dict[str, _Writer]()
+        plain: State = {"writers": [], "turns": self._turns, "priorities": None}  # a buffer that was saved by itself
+        own = state.get("owner") or plain
+        turns = array_of(own, "turns", np.int64, (n_envs,))
         for of in part_of(own, "writers", list):
             envs = _each_once(array_of(of, "envs", np.int64, (None,)), n_envs)
             writers[part_of(of, "name", str)] = _Writer(envs, number_of(of, "n"))
@@ -280,7 +287,7 @@ class Owner:
                 raise CorruptStream("its priorities were made with other arguments")
             self.priorities.restore(part_of(own["priorities"], "state", dict))
         self.buffer.restore(state)
-        self._writers = writers
+        self._writers, self._turns = writers, turns
         if self.limiter is not None and "limiter" in own:
             for name in ("n_inserted", "n_sampled"):
                 setattr(self.limiter, name, number_of(part_of(own, "limiter", dict), name))
@@ -304,21 +311,22 @@ class Owner:
     # What writers and learners call.
 
     def _start(self, work: Any, *arguments: Any) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = Thread(target=work, args=arguments, name=f"obscodec {work.__name__.strip('_')}", daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads = [*(of for of in self._threads if of.is_alive()), thread]
 
     def _accept(self, made: socket.socket, authkey: bytes) -> None:
         while not self._closing.is_set():
             try:
-                connection = as_connection(made.accept()[0])
+                self._start(self._converse, as_connection(made.accept()[0]), authkey)
             except TimeoutError:
                 continue
-            except OSError:  # of somebody who went away at once; or there are too many
+            except (
+                OSError,
+                RuntimeError,
+                MemoryError,
+            ):  # somebody went away at once; or there are too many, or threads
                 self._closing.wait(_LOOK_S)
-                continue
-            self._start(self._converse, connection, authkey)
 
     def _converse(self, connection: Connection, authkey: bytes) -> None:
         """Answer calls of one writer or learner, until it goes away."""
@@ -358,22 +366,33 @@ class Owner:
         return answers[name](call)
 
     def _join(self, call: State) -> State:
-        """A writer, for some environments; another one that has one of these is no longer heard."""
-        name, given = part_of(call, "writer", str), call.get("envs")
+        """A writer, for some environments; another one that has one of these is no longer heard.
+
+        Nor when it connects again: its turn, which it got when it joined first, is over. Else its changes would count
+        from 0, and come twice.
+        """
+        name, given, turn = part_of(call, "writer", str), call.get("envs"), number_of(call, "turn")
         envs = _each_once(given, self.buffer.n_envs)
+        if "envs" in self.buffer.fields and len(envs) < self.buffer.n_envs:
+            raise FieldError("a field has the name 'envs', so that all environments step together: leave envs out")
         with self._lock:
             known = self._writers.get(name)
             if known is None or not np.array_equal(known.envs, envs):
+                if turn and turn < self._turns[envs].max():
+                    raise Unreachable(_TAKEN_OVER)
                 others = {of: w for of, w in self._writers.items() if of == name or np.isin(w.envs, envs).any()}
                 self.buffer.end_episodes(np.unique(np.concatenate([envs, *(w.envs for w in others.values())])))
                 staying = {of: w for of, w in self._writers.items() if of not in others}
-                self._writers = {**staying, name: _Writer(envs, 0)}
-            return {**self._acknowledged(call), "arguments": self.buffer.arguments()}
+                turns = self._turns.copy()
+                turns[envs] = turn or min(max(time_ns(), int(turns.max()) + 1), np.iinfo(np.int64).max)
+                self._writers, self._turns = {**staying, name: _Writer(envs, 0)}, turns
+            own: State = {"arguments": self.buffer.arguments(), "turn": int(self._turns[envs[0]])}
+            return {**self._acknowledged(call), **own}
 
     def _known(self, call: State) -> tuple[str, _Writer]:
         name = part_of(call, "writer", str)
         if name not in self._writers:
-            raise Unreachable("another writer has taken the environments of this one over: make another Writer")
+            raise Unreachable(_TAKEN_OVER)
         return name, self._writers[name]
 
     def _acknowledged(self, call: State) -> State:
@@ -438,7 +457,12 @@ class Owner:
         if by_priority and p is None:
             raise SpecError("this owner has no priorities: pass a Prioritized to Owner, or draw uniformly")
         answer: State = {"life": self._life}
-        n_steps = n * how.get("length", 1) if method == "sequences" else n
+        length, *more = (of if type(of) is int and of > 0 else 0 for of in map(how.get, _LENGTHS))
+        n_steps, n_longest = n * (length or 1), n * max(1, length + sum(more))
+        if n_longest * max(_LEAST_NBYTES, sum(of.layout.nbytes for of in self.buffer.fields.values())) > MAX_BYTES:
+            raise ShapeError(
+                f"{n} rows take more than {MAX_BYTES >> 20} MiB, which no learner reads: draw fewer at once"
+            )
         with self._turn("sample", n_steps) if n else _NO_LOCK, _NO_LOCK if p is None else self._drawing:
             if n:
                 answer |= self._encoded(method, n, call, {**how, "p": p}, sent)
@@ -465,8 +489,9 @@ class Owner:
             raise SpecError("this owner has no priorities: pass a Prioritized to Owner")
         if number_of(call, "life") == self._life:
             indices, priorities = (part_of(call, name, np.ndarray) for name in ("indices", "priorities"))
-            self._tell(self.priorities)
-            self.priorities.update(indices, priorities)
+            with self._drawing:
+                self._tell(self.priorities)
+                self.priorities.update(indices, priorities)
             self._n_updates += 1
         return {}
 

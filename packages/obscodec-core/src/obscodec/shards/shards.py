@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Condition, Thread
 from time import monotonic
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_flag, as_number, says_arguments
 from obscodec.buffers import Rng, as_generator, batches_to, divided, importance, in_one_batch
-from obscodec.errors import ShapeError, SlotError, Unreachable
+from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError, Unreachable
 from obscodec.runtime import says_errors
 from obscodec.segments import Ints
 from obscodec.shards.line import Address, Line, as_address, as_key, described
@@ -109,7 +110,10 @@ class _Shard:
                 raise job.error
             return None
         answer = job.answer
-        self.masses[job.call["by_priority"]] = max(0.0, part_of(answer, "mass", float))
+        mass = part_of(answer, "mass", float)
+        if not 0 <= mass < np.inf:
+            raise CorruptStream(f"{described(self.address)} has {mass} steps, or priorities with this sum")
+        self.masses[job.call["by_priority"]] = mass
         if not job.n:
             return None
         if job.line_number != self._received_of:
@@ -275,10 +279,11 @@ class Shards:
     ) -> Drawn:
         batch, rng, batches = as_count("batch", batch), as_generator(rng), batches_to(to, convert)
         by_priority, beta = as_flag("by_priority", by_priority), as_number("beta", beta)
+        how = {name: of.item() if isinstance(of, np.generic) else of for name, of in how.items()}
         self._raise_of_updates()
         drawing = _Drawing(self, {"method": method, "by_priority": by_priority, "how": how}, rng)
         if not any(by_priority in shard.masses for shard in self._shards):
-            drawing.ask(0, 0.5)  # what they have
+            drawing.ask(0, 0.25)  # what they have
         drawing.ask(batch, 0.5)
         drawing.ask(batch - drawing.n_rows, 1.0)  # in place of those that do not answer
         return drawing.drawn(beta, batches)
@@ -309,7 +314,8 @@ class _Drawing:
         asked = dict[int, _Job]()
         for k, shard in enumerate(self._of):
             if shard.job is not None and shard.job.is_done:
-                shard.taken()  # what came too late for an earlier batch
+                with suppress(Exception):  # of an earlier batch, which it came too late for, or which has failed
+                    shard.taken()
             if shard.job is not None:
                 self._missing[k] = f"it has not answered for {monotonic() - shard.job.began:.1f} s"
         expected = n * self._shares()
@@ -354,6 +360,9 @@ class _Drawing:
         given = [array_of(answer, "indices", np.int64, (None,)) for _, answer, _ in found]
         shards = np.repeat([k for k, *_ in found], [*map(len, given)])
         lives = [{number_of(answer, "life") for answer, _ in parts} for parts in self._parts]
+        for k, of in enumerate(lives):
+            if same := [described(self._of[j].address) for j in range(k) if lives[j] & of]:
+                raise SpecError(f"{same[0]} and {described(self._of[k].address)} are one owner: name it once")
         arrays: list[Any] = [batch.read() for *_, batch in found]
         weights = None
         if self._call["by_priority"]:

@@ -28,6 +28,7 @@ _MOST_STEPS: Final = 128
 _N_LOOKED_AT: Final = 32  # tensors, for how they are made of frames
 _LINGER_S: Final = 1.0  # after which steps are sent, however few
 _ASK_S: Final = 0.5  # for what is saved, and between attempts to connect
+_JOIN_S: Final = 10.0
 _NO_STEPS: Final[Bytes] = np.empty(0, np.uint8)
 
 
@@ -94,7 +95,8 @@ class Writer:
         max_bytes: how many bytes of steps it keeps. If there are more, it forgets the oldest ones that are stored and
             not saved, which a crash of the owner would lose; and :meth:`append` waits if none is stored.
         timeout: for how many seconds it waits for the owner before it raises: when it is made, in :meth:`append`, if it
-            keeps too much, in :meth:`flush` and :meth:`close`.
+            keeps too much, in :meth:`flush` and :meth:`close`. When it is made, it may take 20 seconds more to find
+            that somebody listens there, and says nothing.
 
     Attributes:
         envs: the environments.
@@ -119,7 +121,8 @@ class Writer:
         self._line = Line(as_address(address), as_key(authkey))
         self._max_bytes, self._timeout = as_count("max_bytes", max_bytes), as_number("timeout", timeout)
         self._name = secrets.token_hex(8)
-        self._given = None if envs is None else np.atleast_1d(as_integers("environments", envs))
+        self._given: Ints | None = None if envs is None else np.atleast_1d(as_integers("environments", envs))
+        self._turn = 0  # which the owner gives
         self.n_lost = self._n_told = 0
         self._appending, self._changed = RLock(), Condition()
         self._kept: deque[_Chunk] = deque()  # those that are forgotten first
@@ -132,6 +135,7 @@ class Writer:
         arguments = self._joined_at_once()
         fields = {name: Field.from_config(of) for name, of in part_of(arguments, "fields", dict).items()}
         self.envs = np.arange(part_of(arguments, "n_envs", int)) if self._given is None else self._given
+        self._given = self.envs  # also of an owner that is started again with more of them
         self._knows_episodes = bool(arguments["episode_end"])
         # A ring of its own checks steps, shares the frames of observations and next ones, and encodes.
         nbytes = len(self.envs) * sum(of.layout.nbytes for of in fields.values())
@@ -214,15 +218,16 @@ class Writer:
 
         Nothing happens if it is closed.
         """
-        if self._is_closed:
-            return
-        try:
-            self.flush()
-        finally:
-            with self._changed:
-                self._is_closed = True
-                self._changed.notify_all()
-            self._thread.join(_ASK_S)
+        with self._appending:  # another thread can't append what nobody would send
+            if self._is_closed:
+                return
+            try:
+                self.flush()
+            finally:
+                with self._changed:
+                    self._is_closed = True
+                    self._changed.notify_all()
+        self._thread.join(_ASK_S)
 
     def __enter__(self) -> Self:
         return self
@@ -306,7 +311,10 @@ class Writer:
     # In the background.
 
     def _join(self) -> State:
-        return self._line.call({"call": "join", "writer": self._name, "envs": self._given})
+        call = {"call": "join", "writer": self._name, "envs": self._given, "turn": self._turn}
+        answer = self._line.call(call, _JOIN_S)
+        self._turn = number_of(answer, "turn")
+        return answer
 
     def _joined_at_once(self) -> State:
         """The arguments of the buffer, from an owner that may be about to start."""
