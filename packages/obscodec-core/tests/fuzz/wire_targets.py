@@ -102,7 +102,7 @@ _OWNERS: list[Owner] = []
 def _owner() -> Owner:
     if not _OWNERS:
         _OWNERS.append(Owner(_ring("delta-rle"), Prioritized(40)))
-        _OWNERS[0]._answer({"call": "join", "writer": "w", "envs": np.array([0])}, Sent())
+        _OWNERS[0]._answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
     return _OWNERS[0]
 
 
@@ -115,7 +115,7 @@ def calls() -> list[bytes]:
         draw,
         {**draw, "by_priority": False, "how": {"replace": False}},
         {**draw, "method": "sequences", "how": {"length": 4, "burn_in": 1, "strict_length": False}},
-        {"call": "join", "writer": "w", "envs": np.array([0])},
+        {"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0},
         {"call": "append", "writer": "w", "first": 0, "steps": steps, "after": None},
         {"call": "acknowledge", "writer": "w"},
         {"call": "update", "life": owner._life, "indices": np.arange(3), "priorities": np.ones(3)},

@@ -648,6 +648,22 @@ def until(is_true, seconds=20):
     assert is_true()
 
 
+def test_a_second_owner_on_a_folder_is_told(tmp_path):
+    with Owner(plain(5), folder=tmp_path, save_every=1e300) as owner:
+        owner.save()
+        other = Owner(new_ring(), folder=tmp_path, save_every=100)
+        other.buffer.append(**steps(range(N_ENVS), 5))
+        other.save()
+        owner.buffer.append(**steps(range(N_ENVS), 5))
+        with pytest.raises(SnapshotError, match="another owner"):
+            owner.save()
+        other.close()
+        owner._snapshot = None
+    assert len(obscodec.load(tmp_path)) == 6
+    with pytest.raises(ShapeError, match="save_every"):
+        Owner(new_ring(), folder=tmp_path, save_every=0)
+
+
 def test_a_failed_save_is_tried_again_and_can_be_read(tmp_path):
     folder, aside = tmp_path / "there", tmp_path / "aside"
     with Owner(plain(10), folder=folder, save_every=0.05) as owner:

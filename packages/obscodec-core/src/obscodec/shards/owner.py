@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
-from threading import Event, Lock, Thread, current_thread, main_thread
+from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thread
 from time import monotonic, time_ns
 from typing import Any, Final, Literal, NamedTuple, Self
 
@@ -129,7 +129,9 @@ class Owner:
         self.buffer, self.priorities, self.limiter = buffer, priorities, limiter
         self.addresses: list[Address] = []
         self.save_error: Exception | None = None
-        self._save_every = as_number("save_every", save_every)
+        self._save_every = min(as_number("save_every", save_every), TIMEOUT_MAX)
+        if not self._save_every:
+            raise ShapeError("save_every must be more than 0 seconds")
         self._process = os.getpid()
         self._life = secrets.randbits(62)  # of the indices: after a crash, they may be of other steps
         self._lock = PicklableLock(LockOrder.OWNER)
@@ -144,8 +146,10 @@ class Owner:
         self._sockets: list[socket.socket] = []
         self._threads: list[Thread] = []
         self._snapshot = None if folder is None else Snapshot(folder, keep=as_count("keep", keep))
+        self._numbers = set[int]()  # of the generations that this owner has loaded, or tried to write
         if folder is not None and self._snapshot is not None:
-            if self._snapshot.generations:
+            self._numbers.update(self._snapshot.generations)
+            if self._numbers:
                 load(folder, spill=buffer.spill, by=self._to_fill)
                 self._saved = self._counts()
             self._start(self._go_on_saving)
@@ -217,10 +221,15 @@ class Owner:
 
         Raises:
             OSError: the disk refused it.
+            SnapshotError: the folder has a generation of another owner.
         """
         with self._saving:
             if self._snapshot is not None and self._saved != self._counts():
-                self._snapshot.write(self)
+                newest = max(self._snapshot.generations, default=0)
+                if newest and newest not in self._numbers:
+                    raise SnapshotError("another owner writes to the folder of this one: stop one of them")
+                self._numbers.add(newest + 1)
+                self._snapshot.write(self, newest + 1)
                 captured = self._captured
                 self._snapshot.wait()
                 self._saved = captured

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from threading import Condition, Thread
+from threading import TIMEOUT_MAX, Condition, Thread
 from time import monotonic
 from typing import Any, Final, NamedTuple, Self
 
@@ -173,7 +173,7 @@ class Shards:
         self.addresses = tuple(map(as_address, addresses))
         if not self.addresses or len({*self.addresses}) < len(self.addresses):
             raise ShapeError(f"shards are of one owner or more, each once, got {self.addresses}")
-        self._timeout = None if timeout is None else as_number("timeout", timeout)
+        self._timeout = None if timeout is None else min(as_number("timeout", timeout), TIMEOUT_MAX)
         self._changed = Condition()
         key = as_key(authkey)
         self._shards = [_Shard(address, key, self._changed) for address in self.addresses]

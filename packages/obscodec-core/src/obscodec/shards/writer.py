@@ -6,7 +6,7 @@ import secrets
 import time
 from collections import deque
 from multiprocessing import AuthenticationError
-from threading import Condition, RLock, Thread
+from threading import TIMEOUT_MAX, Condition, RLock, Thread
 from time import monotonic
 from typing import Any, Final, NamedTuple, Never, Self
 
@@ -119,7 +119,7 @@ class Writer:
         timeout: float = 60.0,
     ) -> None:
         self._line = Line(as_address(address), as_key(authkey))
-        self._max_bytes, self._timeout = as_count("max_bytes", max_bytes), as_number("timeout", timeout)
+        self._max_bytes, self._timeout = as_count("max_bytes", max_bytes), _as_seconds(timeout)
         self._name = secrets.token_hex(8)
         self._given: Ints | None = None if envs is None else np.atleast_1d(as_integers("environments", envs))
         self._turn = 0  # which the owner gives
@@ -193,7 +193,7 @@ class Writer:
         """
         with self._appending:
             self._encode()
-        seconds = self._timeout if timeout is None else as_number("timeout", timeout)
+        seconds = self._timeout if timeout is None else _as_seconds(timeout)
         with self._changed:
             self._changed.wait_for(lambda: self._has_all(saved) or self._error is not None, seconds)
             self._check()
@@ -395,6 +395,10 @@ class Writer:
     def _pause(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed, _ASK_S)
+
+
+def _as_seconds(timeout: float) -> float:
+    return min(as_number("timeout", timeout), TIMEOUT_MAX)
 
 
 def _sent(field: Field) -> Field:
