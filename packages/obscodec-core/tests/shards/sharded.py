@@ -89,7 +89,11 @@ class OwnerProcess:
         self.address = "localhost", int(self.process.stdout.readline())
 
     def kill(self):
-        self.process.send_signal(signal.SIGKILL)
+        self.end(signal.SIGKILL)
+
+    def end(self, how=signal.SIGTERM):
+        """End the process; SIGTERM lets it save."""
+        self.process.send_signal(how)
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()

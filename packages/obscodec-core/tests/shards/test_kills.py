@@ -51,18 +51,18 @@ def kill_owners(folder, n_kills, seconds, seed):
     threads = [threading.Thread(target=write, args=[env]) for env in range(N_ENVS)] + [threading.Thread(target=learn)]
     for thread in threads:
         thread.start()
-    for _ in range(n_kills):
-        time.sleep(seconds / n_kills * rng.uniform(0.5, 1.5))
-        owner.kill()
-        owner.start()
-    time.sleep(1)
-    ends.set()
-    for thread in threads:
-        thread.join()
+    try:
+        for _ in range(n_kills):
+            time.sleep(seconds / n_kills * rng.uniform(0.5, 1.5))
+            owner.kill()
+            owner.start()
+        time.sleep(1)
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+        owner.end()
     assert not errors
-    owner.process.terminate()
-    owner.process.wait()
-    owner.process.stdout.close()
     assert n_batches > n_kills
     return n_sent, lost, n_batches, n_missing
 
