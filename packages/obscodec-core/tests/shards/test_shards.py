@@ -13,6 +13,7 @@ import numpy as np
 import obscodec
 import pytest
 from faults import at_every_line
+from new_python import run_python
 from obscodec import Field, Prioritized, RateLimiter, RingBuffer, Snapshot
 from obscodec.errors import (
     CorruptStream,
@@ -299,7 +300,7 @@ def test_who_can_not_be_reached():
         Writer(("localhost", 1), KEY, timeout=0.1)
     with Owner(new_ring()) as owner:
         address = serving(owner)
-        with pytest.raises(Unreachable, match="digest"):
+        with pytest.raises(Unreachable, match="another authkey"):
             Writer(address, b"another secret", timeout=0)
         with pytest.raises(SlotError, match="no owner that answers has steps"), Shards([address], KEY) as shards:
             shards.sample(3)
@@ -364,8 +365,12 @@ def test_errors_of_an_owner_are_raised_where_the_call_was():
             shards.sample(3, n_step=2, gamma=0.9)
         with pytest.raises(SpecError, match="no priorities"):
             shards.sample(3, by_priority=True)
-        with pytest.raises(SpecError, match="can't call 'sample' with"):
+        with pytest.raises(DTypeError, match="by_priority=True"):
             shards.sample(3, p=[1])
+        with pytest.raises(SpecError, match=r"drawn\.where"):
+            shards.sample(3, return_indices=True)
+        with pytest.raises(SpecError, match="can't call 'sample' with"):
+            shards.sample(3, other=1)
         with pytest.raises(SlotError, match="no episode"):
             shards.sequences(3, 500)
         assert len(shards.sample(3).batch["k"]) == 3
@@ -514,7 +519,7 @@ def test_lost_steps_are_reported(tmp_path):
 def test_an_owner_without_a_folder_loses_all_and_the_writer_says_so():
     with Owner(new_ring()) as owner:
         port = serving(owner)[1]
-        writer = Writer(("localhost", port), KEY, 1)
+        writer = Writer(("localhost", port), KEY, 1, timeout=3)
         for k in range(150):
             writer.append(**step(1, k))
         writer.end_episodes()
@@ -533,6 +538,8 @@ def test_an_owner_without_a_folder_loses_all_and_the_writer_says_so():
     with pytest.warns(UserWarning, match="has lost 2 steps"), pytest.raises(Unreachable, match="has not stored"):
         sent(writer, [step(1, 152)], timeout=0.1)
     assert writer.n_lost == 152
+    with pytest.raises(Unreachable):
+        writer.close()
 
 
 def test_a_writer_waits_no_longer_than_it_may():
@@ -636,7 +643,7 @@ def test_what_a_folder_must_have(tmp_path):
     with Owner(new_ring(), again, folder=tmp_path / "p") as owner:
         assert np.array_equal(again.state()["weights"], owner.priorities.state()["weights"])
         assert again.probabilities([3]) > again.probabilities([4])
-    with pytest.raises(SnapshotError, match="other arguments"):
+    with pytest.raises(SnapshotError, match="pass equal ones"):
         Owner(new_ring(), Prioritized(CAPACITY * N_ENVS), folder=tmp_path / "p")
 
 
@@ -648,20 +655,52 @@ def until(is_true, seconds=20):
     assert is_true()
 
 
-def test_a_second_owner_on_a_folder_is_told(tmp_path):
-    with Owner(plain(5), folder=tmp_path, save_every=1e300) as owner:
+def test_a_second_owner_of_a_folder_is_refused(tmp_path):
+    folder = tmp_path / "steps"
+    with Owner(plain(5), folder=folder, save_every=1e300) as owner:
         owner.save()
-        other = Owner(new_ring(), folder=tmp_path, save_every=100)
-        other.buffer.append(**steps(range(N_ENVS), 5))
-        other.save()
+        with pytest.raises(SnapshotError, match="somebody else"):
+            Owner(new_ring(), folder=folder)
+        obscodec.save(plain(3), folder)
         owner.buffer.append(**steps(range(N_ENVS), 5))
-        with pytest.raises(SnapshotError, match="another owner"):
+        with pytest.raises(SnapshotError, match="this owner has not written"):
             owner.save()
-        other.close()
         owner._snapshot = None
-    assert len(obscodec.load(tmp_path)) == 6
+    with Owner(new_ring(), folder=folder) as owner:
+        assert len(owner.buffer) == 3
     with pytest.raises(ShapeError, match="save_every"):
-        Owner(new_ring(), folder=tmp_path, save_every=0)
+        Owner(new_ring(), folder=folder, save_every=0)
+
+
+def test_rows_come_twice_if_others_do_not_come_in_time():
+    """The first answer is here, and what should take the place of the others is not."""
+    quick, slow = small_shards([50, 50])
+    with Shards([serving(quick), serving(slow)], KEY, timeout=1.0) as shards:
+        shards.sample(10)
+        slow.limiter = RateLimiter(1, min_size=1000)
+        quick.limiter = RateLimiter(1, n_inserted=14)  # lets one draw begin
+        drawn = shards.sample(32, 0, by_priority=True)
+        assert len(drawn.batch["reward"]) == len(drawn.where.indices) == len(drawn.weights) == 32
+        assert 1 <= len({*drawn.batch["reward"].tolist()}) <= 16
+        equal_batches(drawn.batch, quick.buffer.take(drawn.where.indices))
+        shards.update(drawn.where, np.ones(32))
+    quick.close()
+    slow.close()
+
+
+def test_a_program_that_ends_has_sent_all(tmp_path):
+    """Also if it does not close its writer."""
+    with Owner(new_ring()) as owner:
+        address = serving(owner)
+        code = (
+            "from obscodec.shards import Writer; from sharded import KEY, step\n"
+            f"writer = Writer({address!r}, KEY, 1)\n"
+            "for k in range(5): writer.append(**step(1, k))"
+        )
+        run_python("-c", code)
+        assert numbers_of(owner.buffer)[1].tolist() == [*range(5)]
+        with Writer(address, KEY, 1) as writer, pytest.raises(SpecError, match="no folder"):
+            writer.flush(saved=True)
 
 
 def test_a_failed_save_is_tried_again_and_can_be_read(tmp_path):

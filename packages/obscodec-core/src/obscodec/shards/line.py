@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 from obscodec import errors
 from obscodec.arguments import check_kind
-from obscodec.errors import DTypeError, ObscodecError, Unreachable
+from obscodec.errors import DTypeError, ObscodecError, ShapeError, Unreachable
 from obscodec.runtime import is_memory_error
 from obscodec.state import State, part_of
 from obscodec.wire import MAX_BYTES, format_message, parse_message
@@ -44,6 +44,8 @@ def as_key(authkey: object) -> bytes:
     """The secret that all processes share."""
     check_kind("authkey", authkey, bytes, "some secret bytes, which all processes share")
     assert isinstance(authkey, bytes)
+    if not authkey:
+        raise ShapeError("authkey must be some secret bytes, which all processes share, got none")
     return authkey
 
 
@@ -165,4 +167,7 @@ class Line:
                 connection.close()
 
     def _silent(self, error: BaseException) -> Unreachable:
-        return Unreachable(f"{described(self.address)} does not answer: {str(error) or type(error).__name__}")
+        if isinstance(error, AuthenticationError):
+            return Unreachable(f"{described(self.address)} has another authkey: pass the same secret bytes")
+        what = str(error) or ("it has closed the connection" if isinstance(error, EOFError) else type(error).__name__)
+        return Unreachable(f"{described(self.address)} does not answer: {what}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from pathlib import Path
 from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thread
 from time import monotonic, time_ns
 from typing import Any, Final, Literal, NamedTuple, Self
@@ -18,8 +19,8 @@ from typing import Any, Final, Literal, NamedTuple, Self
 import numpy as np
 
 from obscodec.arguments import as_count, as_envs, as_integers, as_number, check_kind, says_arguments, warn
-from obscodec.buffers import Prioritized, RateLimiter, RingBuffer
-from obscodec.errors import CorruptStream, FieldError, ShapeError, SnapshotError, SpecError, Unreachable
+from obscodec.buffers import Field, Prioritized, RateLimiter, RingBuffer
+from obscodec.errors import FieldError, ShapeError, SnapshotError, SpecError, Unreachable
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Bytes, Ints
 from obscodec.shards.line import (
@@ -33,7 +34,7 @@ from obscodec.shards.line import (
     described,
     of_message,
 )
-from obscodec.snapshots import Saved, Snapshot, load
+from obscodec.snapshots import FolderLock, Saved, Snapshot, load
 from obscodec.state import State, array_of, number_of, part_of
 from obscodec.wire import MAX_BYTES, EncodedBatch, Sent
 
@@ -76,7 +77,8 @@ class Owner:
         priorities: of its steps, for learners that draw by priority.
         limiter: asked before a step of a writer is appended, and before a learner draws; the buffer has none.
         folder: where to save the buffer, with the priorities. If it has a generation already, the buffer must be empty,
-            and is filled from there. ``obscodec.load`` reads the buffer, too.
+            and is filled from there. ``obscodec.load`` reads the buffer, too. Nobody else may save there; a second
+            owner is refused, by an empty folder beside it whose name ends in ``.owner``.
         save_every: seconds from one generation to the next, if something has changed.
         keep: how many generations to keep.
 
@@ -124,6 +126,9 @@ class Owner:
             check_kind("priorities", priorities, Prioritized, "a Prioritized")
         if limiter is not None:
             check_kind("limiter", limiter, RateLimiter, "a RateLimiter")
+        if priorities is not None and priorities.capacity < buffer.capacity * buffer.n_envs:
+            n = buffer.capacity * buffer.n_envs
+            raise ShapeError(f"priorities have room for {priorities.capacity} of {n} steps: make a Prioritized({n})")
         if buffer.limiter is not None:
             raise SpecError("a limiter of the buffer would stop all writers and saves: pass it to Owner instead")
         self.buffer, self.priorities, self.limiter = buffer, priorities, limiter
@@ -147,11 +152,19 @@ class Owner:
         self._threads: list[Thread] = []
         self._snapshot = None if folder is None else Snapshot(folder, keep=as_count("keep", keep))
         self._numbers = set[int]()  # of the generations that this owner has loaded, or tried to write
+        self._locked: FolderLock | None = None
         if folder is not None and self._snapshot is not None:
-            self._numbers.update(self._snapshot.generations)
-            if self._numbers:
-                load(folder, spill=buffer.spill, by=self._to_fill)
-                self._saved = self._counts()
+            beside = Path(f"{os.fspath(folder)}.owner")  # by which there is one owner at a time
+            beside.mkdir(parents=True, exist_ok=True)
+            self._locked = FolderLock(beside)
+            try:
+                self._numbers.update(self._snapshot.generations)
+                if self._numbers:
+                    load(folder, spill=buffer.spill, by=self._to_fill)
+                    self._saved = self._counts()
+            except BaseException:
+                self._locked.close()
+                raise
             self._start(self._go_on_saving)
         atexit.register(self.close)
 
@@ -208,7 +221,11 @@ class Owner:
             thread.join(max(0.0, end - monotonic()))
         for made in self._sockets:
             made.close()
-        self.save()
+        try:
+            self.save()
+        finally:
+            if self._locked is not None:
+                self._locked.close()
 
     def __enter__(self) -> Self:
         return self
@@ -221,13 +238,14 @@ class Owner:
 
         Raises:
             OSError: the disk refused it.
-            SnapshotError: the folder has a generation of another owner.
+            SnapshotError: somebody else has written to the folder.
         """
         with self._saving:
             if self._snapshot is not None and self._saved != self._counts():
                 newest = max(self._snapshot.generations, default=0)
                 if newest and newest not in self._numbers:
-                    raise SnapshotError("another owner writes to the folder of this one: stop one of them")
+                    what = "has a generation that this owner has not written: its own steps are only in memory"
+                    raise SnapshotError(f"the folder {what}. Save its buffer in another one, with obscodec.save")
                 self._numbers.add(newest + 1)
                 self._snapshot.write(self, newest + 1)
                 captured = self._captured
@@ -293,7 +311,7 @@ class Owner:
         if self.priorities is not None and own["priorities"] is not None:
             saved, mine = part_of(own["priorities"], "arguments", dict), self.priorities.arguments()
             if {**saved, "beta": None} != {**mine, "beta": None}:  # it changes while a learner trains
-                raise CorruptStream("its priorities were made with other arguments")
+                raise SnapshotError(f"the folder has priorities with {saved}, these have {mine}: pass equal ones")
             self.priorities.restore(part_of(own["priorities"], "state", dict))
         self.buffer.restore(state)
         self._writers, self._turns = writers, turns
@@ -313,8 +331,8 @@ class Owner:
         free = {"threads", "max_bytes", "spill"}
         if differing := [name for name in mine if name not in free and arguments.get(name) != mine[name]]:
             name = differing[0]
-            what = f"{path} has a buffer with {name}={arguments.get(name)!r}, this one has {mine[name]!r}"
-            raise SnapshotError(f"{what}: load it, and save it in another folder with what resized or with_envs make")
+            what = f"{path} has a buffer with {_said(name, arguments)}, this one has {_said(name, mine)}"
+            raise SnapshotError(f"{what}: make an equal one, or name another folder")
         return self
 
     # What writers and learners call.
@@ -396,6 +414,7 @@ class Owner:
                 turns[envs] = turn or min(max(time_ns(), int(turns.max()) + 1), np.iinfo(np.int64).max)
                 self._writers, self._turns = {**staying, name: _Writer(envs, 0)}, turns
             own: State = {"arguments": self.buffer.arguments(), "turn": int(self._turns[envs[0]])}
+            own["saves"] = self._snapshot is not None
             return {**self._acknowledged(call), **own}
 
     def _known(self, call: State) -> tuple[str, _Writer]:
@@ -512,6 +531,14 @@ class Owner:
 def as_bytes(message: bytes) -> Bytes:
     """A message as part of another one."""
     return np.frombuffer(message, np.uint8)
+
+
+def _said(name: str, arguments: State) -> str:
+    """An argument of a buffer, for an error."""
+    if name != "fields":
+        return f"{name}={arguments.get(name)!r}"
+    made = {of: Field.from_config(config) for of, config in part_of(arguments, name, dict).items()}
+    return ", ".join(f"{of}: {field.described}" for of, field in made.items())
 
 
 def _each_once(envs: Any, n_envs: int) -> Ints:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_flag, as_number, says_arguments
+from obscodec.arguments import as_count, as_flag, as_number, check_kind, says_arguments
 from obscodec.buffers import Rng, as_generator, batches_to, divided, importance, in_one_batch
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError, Unreachable
 from obscodec.runtime import says_errors
@@ -150,16 +150,18 @@ class Shards:
     """Draws batches from the buffers of several :class:`Owner` as from one buffer that has all their steps.
 
     Each owner gives rows in proportion to the steps that it holds, or to the sum of their priorities, as of its last
-    answer. One that does not answer in time is left out, until it does; the others give its rows. Batches come encoded,
-    and are decoded here.
+    answer. One that does not answer in time is left out, until it does; the others give its rows. If these do not come
+    in time either, some of the rows that are here come twice: a batch always has as many rows as were asked for.
+    Batches come encoded, and are decoded here.
 
     One thread at a time draws; make another one for another thread. A context, whose end closes the connections.
 
     Args:
         addresses: where the owners serve, a host and a port each. Their buffers have the same fields.
         authkey: the secret that they serve with.
-        timeout: a call takes at most so many seconds until all its rows are here; an owner that does not answer in half
-            of it is left out. None to wait for all of them: with a ``RateLimiter``, draws may wait for a while.
+        timeout: a call waits at most so many seconds for its rows; an owner that does not answer in half of it is left
+            out. To decode them comes on top, the first time with compiled code that ``obscodec warm`` prepares. None to
+            wait for all of them: with a ``RateLimiter``, draws may wait for a while.
 
     Attributes:
         addresses: these.
@@ -175,7 +177,7 @@ class Shards:
             raise ShapeError(f"shards are of one owner or more, each once, got {self.addresses}")
         self._timeout = None if timeout is None else min(as_number("timeout", timeout), TIMEOUT_MAX)
         self._changed = Condition()
-        key = as_key(authkey)
+        key, self._is_closed = as_key(authkey), False
         self._shards = [_Shard(address, key, self._changed) for address in self.addresses]
 
     @says_errors
@@ -240,6 +242,7 @@ class Shards:
             ShapeError: their number is another one, or one is out of range.
             Exception: what an owner has raised about an earlier call.
         """
+        check_kind("where", where, Where, "that of a batch: pass drawn.where")
         given = np.asarray(priorities, np.float64).reshape(-1)
         if len(given) != len(where.indices):
             raise ShapeError(f"there are {len(where.indices)} rows and {len(given)} priorities: pass one for each")
@@ -254,6 +257,7 @@ class Shards:
 
     def close(self) -> None:
         """Close the connections. Nothing happens if they are closed."""
+        self._is_closed = True
         for shard in self._shards:
             shard.close()
 
@@ -279,6 +283,13 @@ class Shards:
     ) -> Drawn:
         batch, rng, batches = as_count("batch", batch), as_generator(rng), batches_to(to, convert)
         by_priority, beta = as_flag("by_priority", by_priority), as_number("beta", beta)
+        if self._is_closed:
+            raise Unreachable("these Shards are closed: make others")
+        check_kind("p", how.pop("p", None), type(None), "left out", ": by_priority=True draws by those of the owners")
+        if how.pop("return_indices", None) is not None or to == "encoded":
+            raise SpecError(
+                "Shards returns where rows are as drawn.where, and decodes: leave out return_indices and to"
+            )
         how = {name: of.item() if isinstance(of, np.generic) else of for name, of in how.items()}
         self._raise_of_updates()
         drawing = _Drawing(self, {"method": method, "by_priority": by_priority, "how": how}, rng)
@@ -286,7 +297,7 @@ class Shards:
             drawing.ask(0, 0.25)  # what they have
         drawing.ask(batch, 0.5)
         drawing.ask(batch - drawing.n_rows, 1.0)  # in place of those that do not answer
-        return drawing.drawn(beta, batches)
+        return drawing.drawn(batch, beta, batches)
 
     def _raise_of_updates(self) -> None:
         for shard in self._shards:
@@ -345,18 +356,18 @@ class _Drawing:
         masses = [0.0 if k in self._missing else of.masses.get(by_priority, 0.0) for k, of in enumerate(self._of)]
         return np.asarray(masses) / max(sum(masses), np.finfo(float).tiny)
 
-    def drawn(self, beta: float, batches: Any) -> Drawn:
-        """All rows as one batch."""
+    def drawn(self, n: int, beta: float, batches: Any) -> Drawn:
+        """``n`` rows as one batch: all that came, and if these are fewer, some of them again."""
         missing = {described(self._of[k].address): why for k, why in sorted(self._missing.items())}
         found = [(k, *part) for k, parts in enumerate(self._parts) for part in parts]
         if not found:
             if isinstance(self._why, SlotError):
                 raise self._why
             if len(missing) == len(self._of):
-                raise Unreachable(f"no owner answers: {'; '.join(missing.values())}")
-            raise SlotError(
-                f"no owner that answers has steps, {len(missing)} do not answer: append some, or wait for them"
-            )
+                why = "; ".join(f"{address}: {text}" for address, text in missing.items())
+                raise Unreachable(f"no owner answers in time, {why}: start them, or pass a longer timeout")
+            others = f"; {', '.join(missing)} did not answer" if missing else ""
+            raise SlotError(f"no owner that answers has steps: wait until a writer has appended some{others}")
         given = [array_of(answer, "indices", np.int64, (None,)) for _, answer, _ in found]
         shards = np.repeat([k for k, *_ in found], [*map(len, given)])
         lives = [{number_of(answer, "life") for answer, _ in parts} for parts in self._parts]
@@ -369,9 +380,15 @@ class _Drawing:
             drawn = np.concatenate([array_of(answer, "probabilities", np.float64, (None,)) for _, answer, _ in found])
             weights = importance(drawn * (self._expected / self.n_rows)[shards], beta)
             arrays = [of | {_WEIGHTS: weights[begin : begin + len(x)]} for of, x, begin in _ranges(arrays, given)]
-        joined = in_one_batch(arrays, batches)
+        joined, indices = in_one_batch(arrays, None), np.concatenate(given)
+        if len(indices) < n:
+            rows = np.append(np.arange(len(indices)), self._rng.integers(len(indices), size=n - len(indices)))
+            joined = {name: x[rows] for name, x in joined.items()}
+            shards, indices = shards[rows], indices[rows]
+        if batches is not None:
+            joined = batches.batch(joined)
         weights = joined.pop(_WEIGHTS, None)
-        where = Where(shards, np.concatenate(given), tuple(of.pop() if len(of) == 1 else None for of in lives))
+        where = Where(shards, indices, tuple(of.pop() if len(of) == 1 else None for of in lives))
         return Drawn(joined, where, weights, missing)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import secrets
 import time
 from collections import deque
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_integers, as_number, says_arguments, warn
 from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer
-from obscodec.errors import FieldError, ShapeError, Unreachable
+from obscodec.errors import FieldError, ShapeError, SpecError, Unreachable
 from obscodec.runtime import says_errors
 from obscodec.segments import Bytes, Ints
 from obscodec.shards.line import Address, Line, as_address, as_key, described
@@ -38,6 +40,7 @@ class Waiting(NamedTuple):
     Attributes:
         n_unsent: steps that the owner has not confirmed.
         n_unsaved: steps that a crash of the owner would lose, if this writer did not keep them: the others among them.
+            Of an owner without a folder, those that are not stored.
         nbytes: bytes of memory that they take here.
         silent_s: for how many seconds the owner has not answered, 0 if it does.
     """
@@ -101,7 +104,7 @@ class Writer:
     Attributes:
         envs: the environments.
         n_lost: how many steps are lost: the owner had not saved them when it crashed, and this writer had no room to
-            keep them. A warning says so, too.
+            keep them, of which a warning tells; or another writer took the environments over before they were sent.
 
     Raises:
         Unreachable: nobody answers at the address, or somebody with another secret.
@@ -130,6 +133,7 @@ class Writer:
         self._n_done = self._n_saved = 0  # changes
         self._gone = self._last  # all that is not with the owner of what comes before its end was counted as lost
         self._error: BaseException | None = None
+        self._end: Unreachable | None = None  # another writer has the environments
         self._answered = self._appended = monotonic()
         self._is_closed = False
         arguments = self._joined_at_once()
@@ -143,8 +147,10 @@ class Writer:
         self._ring = RingBuffer(
             self._chunk, {name: _sent(of) for name, of in fields.items()}, len(self.envs), threads=1
         )
+        self._process = os.getpid()
         self._thread = Thread(target=self._run, name="obscodec writer", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     @says_errors
     def append(self, *unnamed: Never, **values: Any) -> None:
@@ -186,11 +192,14 @@ class Writer:
 
         Args:
             timeout: for how many seconds, None for that of the writer.
-            saved: whether to wait until they are on its disk, too.
+            saved: whether to wait until they are on its disk, too, which takes as long as its ``save_every``.
 
         Raises:
             Unreachable: it has not. The steps stay, and are sent as soon as it answers.
+            SpecError: ``saved`` is True, and the owner has no folder.
         """
+        if saved and not self._saves:
+            raise SpecError("the owner has no folder, and saves nothing: make it with Owner(..., folder=...)")
         with self._appending:
             self._encode()
         seconds = self._timeout if timeout is None else _as_seconds(timeout)
@@ -198,7 +207,7 @@ class Writer:
             self._changed.wait_for(lambda: self._has_all(saved) or self._error is not None, seconds)
             self._check()
             if not self._has_all(saved):
-                what = f"has not {'saved' if saved else 'stored'} all steps"
+                what = f"has not {'saved' if saved else 'stored'} all steps in {seconds:g} s"
                 raise Unreachable(f"{described(self._line.address)} {what}: {self.waiting()}")
 
     def _has_all(self, saved: bool) -> bool:
@@ -216,11 +225,13 @@ class Writer:
     def close(self) -> None:
         """:meth:`flush`, and let the owner go: a crash of it may lose the last steps from then on.
 
-        Nothing happens if it is closed.
+        Nothing happens if it is closed. The end of the program closes it; SIGTERM does not, unless a handler turns it
+        into an exception.
         """
         with self._appending:  # another thread can't append what nobody would send
-            if self._is_closed:
+            if self._is_closed or self._process != os.getpid():
                 return
+            atexit.unregister(self.close)
             try:
                 self.flush()
             finally:
@@ -248,6 +259,8 @@ class Writer:
         """Raise what the owner has answered; it is tried again, so that a lack of memory may pass."""
         if self._is_closed:
             raise Unreachable("this writer is closed: make another one")
+        if self._end is not None:
+            raise Unreachable(str(self._end)) from self._end
         with self._changed:
             error, self._error = self._error, None
             self._changed.notify_all()
@@ -313,7 +326,7 @@ class Writer:
     def _join(self) -> State:
         call = {"call": "join", "writer": self._name, "envs": self._given, "turn": self._turn}
         answer = self._line.call(call, _JOIN_S)
-        self._turn = number_of(answer, "turn")
+        self._turn, self._saves = number_of(answer, "turn"), part_of(answer, "saves", bool)
         return answer
 
     def _joined_at_once(self) -> State:
@@ -340,9 +353,9 @@ class Writer:
                 self._say(chunk)
             except Unreachable as error:
                 if self._line.is_open:  # it says that there is another writer
-                    self._fail(error)
-                else:
-                    self._pause()
+                    self._give_up(error)
+                    break
+                self._pause()
             except Exception as error:
                 self._fail(error)
         self._line.close()
@@ -390,6 +403,12 @@ class Writer:
     def _fail(self, error: Exception) -> None:
         with self._changed:
             self._error = error
+            self._changed.notify_all()
+
+    def _give_up(self, error: Unreachable) -> None:
+        with self._changed:
+            self.n_lost = self._n_told = self.n_lost + self.waiting().n_unsent
+            self._error = self._end = error
             self._changed.notify_all()
 
     def _pause(self) -> None:

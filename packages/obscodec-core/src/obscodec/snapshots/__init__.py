@@ -4,6 +4,7 @@ A state becomes files and comes back checked. It never knows what a state means:
 """
 
 from obscodec.snapshots.folder import VERSION, find_snapshot, folder_nbytes
+from obscodec.snapshots.folder_lock import FolderLock
 from obscodec.snapshots.inspection import GenerationReport, inspect_snapshot
 from obscodec.snapshots.loading import OpenGeneration, load
 from obscodec.snapshots.saved import Saved, named
@@ -11,6 +12,7 @@ from obscodec.snapshots.saving import Snapshot, save, write_snapshot
 
 __all__ = [
     "VERSION",
+    "FolderLock",
     "GenerationReport",
     "OpenGeneration",
     "Saved",
