@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from obscodec import DTypeError, Field, FieldError, Mixture, Prioritized, RingBuffer, ShapeError, SlotError, SpecError
+from obscodec.buffers import divided
 from played import CAPACITY, Played
 
 
@@ -75,7 +76,7 @@ def test_shares_are_exact_and_right_on_average():
 def test_a_sum_of_shares_that_is_rounded_costs_no_step():
     buffers = [RingBuffer(4, {"k": Field((), np.int64)}) for _ in range(3)]
     mixture = Mixture(zip(buffers, [0.7, 0.1, 0.2], strict=True))  # in floats, 0.7 + 0.1 is less than 0.8
-    assert mixture._counts(10, SimpleNamespace(random=lambda: 0.0)).tolist() == [7, 1, 2]
+    assert divided(10, mixture.shares, SimpleNamespace(random=lambda: 0.0)).tolist() == [7, 1, 2]
 
 
 def test_an_empty_batch_has_all_fields():

@@ -223,6 +223,9 @@ def test_weights_of_extreme_priorities_are_finite():
     priorities.advance(0, 2)
     priorities.update([0, 1], [0, 1e5])
     assert priorities.weights([0, 1]).tolist() == [1, 0]
+    found = priorities.probabilities([0, 1])
+    assert found[0] > 0
+    assert found[1] == 1
 
 
 @pytest.mark.parametrize("n_more", [0, 6, 9, 12])  # steps before the next call; with 6, all that were there go

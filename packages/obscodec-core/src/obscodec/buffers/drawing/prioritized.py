@@ -167,8 +167,14 @@ class Prioritized:
             SlotError: an item is not there.
         """
         with self._lock:
-            weights = self._tree[len(self._tree) // 2 + self._leaves(as_integers("indices", indices).reshape(-1))]
-            return np.asarray(weights / max(self._tree[1], _LEAST_WEIGHT), np.float64)
+            weights, total = self._weights_of(indices), max(self._tree[1], _LEAST_WEIGHT)
+        least = np.where(weights > 0, np.finfo(np.float64).tiny, 0)
+        with np.errstate(under="ignore"):
+            return np.asarray(np.maximum(weights / total, least), np.float64)
+
+    def _weights_of(self, indices: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        leaves = self._leaves(as_integers("indices", indices).reshape(-1))
+        return np.asarray(self._tree[len(self._tree) // 2 + leaves])
 
     def weights(self, indices: npt.ArrayLike, beta: float | None = None) -> npt.NDArray[np.float32]:
         """Importance weights of sampled items, ``f32[batch]``, factors of their losses; the largest is 1.
@@ -180,7 +186,9 @@ class Prioritized:
         Raises:
             SlotError: an item is not there, or is never drawn.
         """
-        return importance(self.probabilities(indices), self.beta if beta is None else as_number("beta", beta))
+        with self._lock:
+            weights = self._weights_of(indices)
+        return importance(weights, self.beta if beta is None else as_number("beta", beta))
 
     def update(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
         """Give items new priorities, such as the absolute TD errors of a batch.
@@ -283,7 +291,7 @@ class Prioritized:
 
 
 def importance(probabilities: npt.NDArray[np.float64], beta: float) -> npt.NDArray[np.float32]:
-    """See :meth:`Prioritized.weights`; of items that were drawn with these probabilities, ``f64[batch]``."""
+    """See :meth:`Prioritized.weights`; of items that were drawn in proportion to these numbers, ``f64[batch]``."""
     if not probabilities.all():
         raise SlotError("an item that is never drawn has no weight: pass the indices that sample returned")
     with np.errstate(over="ignore", under="ignore"):
