@@ -94,7 +94,10 @@ def test_an_episode_is_dropped():
 
 
 def test_a_batch_of_one_shard_is_that_of_its_buffer():
-    with Owner(plain(400), Prioritized(CAPACITY * N_ENVS)) as owner, Shards([serving(owner)], KEY) as shards:
+    with (
+        Owner(plain(400), Prioritized(CAPACITY * N_ENVS)) as owner,
+        Shards([serving(owner)], KEY, timeout=60) as shards,
+    ):
         drawn = shards.sample(50, 0)
         equal_batches(drawn.batch, owner.buffer.take(drawn.where.indices))
         check_batch(drawn.batch)
@@ -137,7 +140,7 @@ def test_each_step_of_shards_of_different_sizes_is_drawn_as_often_as_it_should(b
         owner.priorities.update(np.arange(n), weights[begin : begin + n])
         begin += n
     counts, total = np.zeros(sum(sizes)), 0
-    with Shards([serving(owner) for owner in owners], KEY) as shards:
+    with Shards([serving(owner) for owner in owners], KEY, timeout=60) as shards:
         for _ in range(300):
             drawn = shards.sample(100, rng, by_priority=by_priority)
             rows = drawn.batch["reward"].astype(int)
@@ -157,7 +160,7 @@ def test_each_step_of_shards_of_different_sizes_is_drawn_as_often_as_it_should(b
 
 def test_priorities_go_to_the_steps_that_were_drawn():
     owners = small_shards([10, 20])
-    with Shards([serving(owner) for owner in owners], KEY) as shards:
+    with Shards([serving(owner) for owner in owners], KEY, timeout=60) as shards:
         for _ in range(30):
             drawn = shards.sample(20, by_priority=True)
             shards.update(drawn.where, np.where(drawn.batch["reward"] == 17, 1000.0, 0.0))
@@ -198,7 +201,7 @@ def test_priorities_that_come_during_a_draw_wait_for_its_probabilities(monkeypat
 
 def test_an_error_of_several_owners_is_raised_once():
     owners = small_shards([20, 20])
-    with Shards([serving(owner) for owner in owners], KEY) as shards:
+    with Shards([serving(owner) for owner in owners], KEY, timeout=60) as shards:
         for _ in range(2):
             with pytest.raises(FieldError):
                 shards.sample(8, n_step=2, gamma=0.9, reward="none")
@@ -211,9 +214,9 @@ def test_the_first_batch_is_that_of_the_owners_that_answer():
     (owner,) = small_shards([20])
     with socket.create_server(("localhost", 0)) as silent, owner:
         began = time.monotonic()
-        with Shards([silent.getsockname()[:2], serving(owner)], KEY, timeout=1) as shards:
+        with Shards([silent.getsockname()[:2], serving(owner)], KEY, timeout=4) as shards:
             drawn = shards.sample(8)
-            assert time.monotonic() - began < 1.2
+            assert time.monotonic() - began < 4.5
             assert len(drawn.batch["reward"]) == 8
             assert [*drawn.missing] == [f"127.0.0.1:{silent.getsockname()[1]}"]
 
@@ -222,7 +225,7 @@ def test_an_owner_with_two_names_is_refused():
     (owner,) = small_shards([20])
     port = serving(owner)[1]
     addresses = [("localhost", port), ("127.0.0.1", port)]
-    with owner, Shards(addresses, KEY) as shards, pytest.raises(SpecError, match="are one owner"):
+    with owner, Shards(addresses, KEY, timeout=60) as shards, pytest.raises(SpecError, match="are one owner"):
         shards.sample(8)
 
 
@@ -230,7 +233,7 @@ def test_an_owner_with_two_names_is_refused():
 def test_a_shard_without_a_number_of_steps_is_refused(monkeypatch, mass):
     (owner,) = small_shards([20])
     monkeypatch.setattr(owner, "_draw", lambda *_: {"life": 1, "mass": mass})
-    with owner, Shards([serving(owner)], KEY) as shards, pytest.raises(CorruptStream, match="steps"):
+    with owner, Shards([serving(owner)], KEY, timeout=60) as shards, pytest.raises(CorruptStream, match="steps"):
         shards.sample(8)
 
 
@@ -244,22 +247,23 @@ def test_a_batch_that_no_learner_could_read_is_not_drawn():
 
 
 def test_arguments_may_be_numbers_of_numpy():
-    with Owner(plain(60)) as owner, Shards([serving(owner)], KEY) as shards:
+    with Owner(plain(60)) as owner, Shards([serving(owner)], KEY, timeout=60) as shards:
         assert shards.sequences(np.int64(2), np.int64(5)).batch["k"].shape == (2, 5)
         with pytest.raises(TypeError, match="replace"):
             shards.sample(2, replace=object())
         shards.sample(2)  # by the same connection
 
 
+@pytest.mark.slow
 def test_a_slow_shard_is_left_out_in_time_and_named():
     quick, slow = small_shards([50, 50])
     slow.limiter = RateLimiter(1, min_size=1000)  # samples wait for inserts, which never come
-    with Shards([serving(quick), serving(slow)], KEY, timeout=1.0) as shards:
+    with Shards([serving(quick), serving(slow)], KEY, timeout=4.0) as shards:
         shards.sample(10)
         for _ in range(3):
             began = time.monotonic()
             drawn = shards.sample(20, 0)
-            assert time.monotonic() - began < 1.2
+            assert time.monotonic() - began < 4.5
             assert len(drawn.batch["reward"]) == 20
             assert (drawn.where.shards == 0).all()
             assert [*drawn.missing] == [f"127.0.0.1:{slow.addresses[0][1]}"]
@@ -277,7 +281,7 @@ def test_a_slow_shard_is_left_out_in_time_and_named():
 def test_a_shard_that_is_gone_is_named_and_comes_back():
     one, other = small_shards([30, 30])
     port = serving(other)[1]
-    with Shards([serving(one), ("localhost", port)], KEY, timeout=2) as shards:
+    with Shards([serving(one), ("localhost", port)], KEY, timeout=20) as shards:
         assert {*shards.sample(20).where.shards.tolist()} == {0, 1}
         other.close()
         drawn = shards.sample(20)
@@ -294,7 +298,10 @@ def test_a_shard_that_is_gone_is_named_and_comes_back():
 
 
 def test_who_can_not_be_reached():
-    with pytest.raises(Unreachable, match="localhost:1 does not answer"), Shards([("localhost", 1)], KEY) as shards:
+    with (
+        pytest.raises(Unreachable, match="localhost:1 does not answer"),
+        Shards([("localhost", 1)], KEY, timeout=60) as shards,
+    ):
         shards.sample(3)
     with pytest.raises(Unreachable, match="localhost:1 does not answer"):
         Writer(("localhost", 1), KEY, timeout=0.1)
@@ -302,7 +309,10 @@ def test_who_can_not_be_reached():
         address = serving(owner)
         with pytest.raises(Unreachable, match="another authkey"):
             Writer(address, b"another secret", timeout=0)
-        with pytest.raises(SlotError, match="no owner that answers has steps"), Shards([address], KEY) as shards:
+        with (
+            pytest.raises(SlotError, match="no owner that answers has steps"),
+            Shards([address], KEY, timeout=60) as shards,
+        ):
             shards.sample(3)
         for wrong in ("localhost", ("localhost", "6000"), 6000):
             with pytest.raises(DTypeError, match="an address is"):
@@ -360,7 +370,7 @@ def test_a_call_that_is_not_answered_in_time_ends():
 
 
 def test_errors_of_an_owner_are_raised_where_the_call_was():
-    with Owner(plain(20)) as owner, Shards([serving(owner)], KEY) as shards:
+    with Owner(plain(20)) as owner, Shards([serving(owner)], KEY, timeout=60) as shards:
         with pytest.raises(FieldError, match="n_step adds rewards"):
             shards.sample(3, n_step=2, gamma=0.9)
         with pytest.raises(SpecError, match="no priorities"):
@@ -672,10 +682,11 @@ def test_a_second_owner_of_a_folder_is_refused(tmp_path):
         Owner(new_ring(), folder=folder, save_every=0)
 
 
+@pytest.mark.slow
 def test_rows_come_twice_if_others_do_not_come_in_time():
     """The first answer is here, and what should take the place of the others is not."""
     quick, slow = small_shards([50, 50])
-    with Shards([serving(quick), serving(slow)], KEY, timeout=1.0) as shards:
+    with Shards([serving(quick), serving(slow)], KEY, timeout=4.0) as shards:
         shards.sample(10)
         slow.limiter = RateLimiter(1, min_size=1000)
         quick.limiter = RateLimiter(1, n_inserted=14)  # lets one draw begin
@@ -717,6 +728,7 @@ def test_a_failed_save_is_tried_again_and_can_be_read(tmp_path):
     assert len(obscodec.load(folder)) == 11
 
 
+@pytest.mark.slow
 def test_calls_that_are_interrupted_anywhere_store_each_step_once():
     """At the owner: a writer sends a call again of which it has no answer, be it for a lack of memory."""
     with Owner(new_ring()) as owner:
@@ -843,7 +855,7 @@ def test_an_answer_that_fails_has_sent_nothing(monkeypatch):
 
 
 def test_a_learner_that_fails_to_read_an_answer_reads_the_next_one(monkeypatch):
-    with Owner(plain(400)) as owner, Shards([serving(owner)], KEY) as shards:
+    with Owner(plain(400)) as owner, Shards([serving(owner)], KEY, timeout=60) as shards:
 
         def without_memory(*_):
             raise MemoryError
@@ -856,6 +868,7 @@ def test_a_learner_that_fails_to_read_an_answer_reads_the_next_one(monkeypatch):
         check_batch(shards.sample(50, 0).batch)
 
 
+@pytest.mark.slow
 def test_many_threads_write_and_learn_at_once():
     owners = [Owner(new_ring()), Owner(new_ring())]
     addresses = [serving(owner) for owner in owners]

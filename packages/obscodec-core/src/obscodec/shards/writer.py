@@ -325,7 +325,11 @@ class Writer:
 
     def _join(self) -> State:
         call = {"call": "join", "writer": self._name, "envs": self._given, "turn": self._turn}
-        answer = self._line.call(call, _JOIN_S)
+        try:
+            answer = self._line.call(call, _JOIN_S)
+        except BaseException:
+            self._line.close()  # the owner does not know this writer, who must join before he says anything else
+            raise
         self._turn, self._saves = number_of(answer, "turn"), part_of(answer, "saves", bool)
         return answer
 
@@ -352,7 +356,7 @@ class Writer:
             try:
                 self._say(chunk)
             except Unreachable as error:
-                if self._line.is_open:  # it says that there is another writer
+                if error.__cause__ is None:  # the owner says that there is another writer
                     self._give_up(error)
                     break
                 self._pause()
