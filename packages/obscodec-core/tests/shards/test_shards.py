@@ -682,6 +682,18 @@ def test_a_second_owner_of_a_folder_is_refused(tmp_path):
         Owner(new_ring(), folder=folder, save_every=0)
 
 
+def test_a_folder_may_be_named_in_any_way(tmp_path, monkeypatch):
+    """What keeps a second owner away lies beside the folder, not in it."""
+    monkeypatch.chdir(tmp_path)
+    with Owner(plain(5), folder="steps/"):
+        pass
+    assert {of.name for of in tmp_path.iterdir()} == {"steps", "steps.owner"}
+    with Owner(new_ring(), folder=tmp_path / "steps") as owner:
+        assert len(owner.buffer) == 5
+        with pytest.raises(SnapshotError, match="somebody else"):
+            Owner(new_ring(), folder="./steps")
+
+
 @pytest.mark.slow
 def test_rows_come_twice_if_others_do_not_come_in_time():
     """The first answer is here, and what should take the place of the others is not."""

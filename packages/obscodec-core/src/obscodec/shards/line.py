@@ -69,6 +69,16 @@ def as_connection(made: socket.socket) -> Connection:
     return Connection(made.detach())
 
 
+def shake_hands(connection: Connection, authkey: bytes, *, as_owner: bool) -> None:
+    """Make sure that both sides have the same secret; AuthenticationError if a stranger says anything else."""
+    both = [deliver_challenge, answer_challenge]
+    try:
+        for challenge in both if as_owner else reversed(both):
+            challenge(connection, authkey)
+    except (AssertionError, ValueError) as error:
+        raise AuthenticationError(f"this is no handshake: {error}") from error
+
+
 def as_message(state: State) -> bytes:
     """A call or an answer as bytes."""
     return format_message(_NAME, _VERSION, state)
@@ -123,8 +133,7 @@ class Line:
         connection = None
         try:
             connection = as_connection(socket.create_connection(self.address, _CONNECT_S))
-            answer_challenge(connection, self._authkey)
-            deliver_challenge(connection, self._authkey)
+            shake_hands(connection, self._authkey, as_owner=False)
         except BaseException as error:
             if connection is not None:
                 connection.close()

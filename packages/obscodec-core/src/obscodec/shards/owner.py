@@ -10,8 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
-from pathlib import Path
+from multiprocessing.connection import Connection
 from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thread
 from time import monotonic, time_ns
 from typing import Any, Final, Literal, NamedTuple, Self
@@ -21,7 +20,7 @@ import numpy as np
 from obscodec.arguments import as_count, as_envs, as_integers, as_number, check_kind, says_arguments, warn
 from obscodec.buffers import Field, Prioritized, RateLimiter, RingBuffer
 from obscodec.errors import FieldError, ShapeError, SnapshotError, SpecError, Unreachable
-from obscodec.runtime import LockOrder, PicklableLock
+from obscodec.runtime import LockOrder, PicklableLock, folder_path
 from obscodec.segments import Bytes, Ints
 from obscodec.shards.line import (
     NO_ANSWER,
@@ -33,6 +32,7 @@ from obscodec.shards.line import (
     as_message,
     described,
     of_message,
+    shake_hands,
 )
 from obscodec.snapshots import FolderLock, Saved, Snapshot, load
 from obscodec.state import State, array_of, number_of, part_of
@@ -145,7 +145,6 @@ class Owner:
         self._writers: dict[str, _Writer] = {}
         self._turns: Ints = np.zeros(buffer.n_envs, np.int64)  # of the last writer of each environment, rising
         self._n_updates = 0
-        self._captured: tuple[Any, ...] = self._counts()
         self._saved: tuple[Any, ...] = ({},)  # nothing so far
         self._closing = Event()
         self._sockets: list[socket.socket] = []
@@ -154,7 +153,8 @@ class Owner:
         self._numbers = set[int]()  # of the generations that this owner has loaded, or tried to write
         self._locked: FolderLock | None = None
         if folder is not None and self._snapshot is not None:
-            beside = Path(f"{os.fspath(folder)}.owner")  # by which there is one owner at a time
+            path = folder_path(folder).resolve()
+            beside = path.with_name(f"{path.name}.owner")  # by which there is one owner at a time
             beside.mkdir(parents=True, exist_ok=True)
             self._locked = FolderLock(beside)
             try:
@@ -162,10 +162,10 @@ class Owner:
                 if self._numbers:
                     load(folder, spill=buffer.spill, by=self._to_fill)
                     self._saved = self._counts()
+                self._start(self._go_on_saving)
             except BaseException:
                 self._locked.close()
                 raise
-            self._start(self._go_on_saving)
         atexit.register(self.close)
 
     @says_arguments
@@ -241,16 +241,18 @@ class Owner:
             SnapshotError: somebody else has written to the folder.
         """
         with self._saving:
-            if self._snapshot is not None and self._saved != self._counts():
-                newest = max(self._snapshot.generations, default=0)
-                if newest and newest not in self._numbers:
-                    what = "has a generation that this owner has not written: its own steps are only in memory"
-                    raise SnapshotError(f"the folder {what}. Save its buffer in another one, with obscodec.save")
-                self._numbers.add(newest + 1)
+            if self._snapshot is None or self._saved == self._counts():
+                return
+            newest = max(self._snapshot.generations, default=0)
+            if newest and newest not in self._numbers:
+                what = "has a generation that this owner has not written: its own steps are only in memory"
+                raise SnapshotError(f"the folder {what}. Save its buffer in another one, with obscodec.save")
+            self._numbers.add(newest + 1)
+            with self._lock:
+                counts = self._counts()
                 self._snapshot.write(self, newest + 1)
-                captured = self._captured
-                self._snapshot.wait()
-                self._saved = captured
+            self._snapshot.wait()
+            self._saved = counts
 
     def _counts(self) -> tuple[Any, ...]:
         """What tells whether something has changed, the writers' changes in front."""
@@ -292,7 +294,6 @@ class Owner:
             own: State = {"writers": writers, "turns": self._turns, "priorities": priorities}
             if self.limiter is not None:
                 own["limiter"] = {"n_inserted": self.limiter.n_inserted, "n_sampled": self.limiter.n_sampled}
-            self._captured = self._counts()
             return {**self.buffer.state(), "owner": own}
 
     def restore(self, state: State) -> None:
@@ -348,21 +349,13 @@ class Owner:
                 self._start(self._converse, as_connection(made.accept()[0]), authkey)
             except TimeoutError:
                 continue
-            except (
-                OSError,
-                RuntimeError,
-                MemoryError,
-            ):  # somebody went away at once; or there are too many, or threads
+            except (OSError, RuntimeError, MemoryError):  # somebody has gone away, or there are too many
                 self._closing.wait(_LOOK_S)
 
     def _converse(self, connection: Connection, authkey: bytes) -> None:
         """Answer calls of one writer or learner, until it goes away."""
         with connection, suppress(*NO_ANSWER):
-            try:
-                deliver_challenge(connection, authkey)
-                answer_challenge(connection, authkey)
-            except Exception:  # of a stranger, who may say anything
-                return
+            shake_hands(connection, authkey, as_owner=True)
             sent = Sent()
             while not self._closing.is_set():
                 if connection.poll(_LOOK_S):
@@ -433,13 +426,14 @@ class Owner:
         first, message, after = number_of(call, "first"), part_of(call, "steps", np.ndarray), call.get("after")
         ring, (name, writer) = self.buffer, self._known(call)
         steps = EncodedBatch.from_bytes(message.data).read() if message.size else {}
-        n_envs = max(1, len(writer.envs))
+        n_envs = len(writer.envs)
+        at = {} if np.array_equal(writer.envs, np.arange(ring.n_envs)) else {"envs": writer.envs}
         n = len(next(iter(steps.values()))) // n_envs if steps else 0
         done = self._done_before(name, first)
         for k in range(done - first, n):
             step = dict(_step(ring, steps, k * n_envs, n_envs))
             with self._turn("insert", n_envs, self._lock):
-                is_new = self._count(name, first + k, partial(_append_to, ring, step))
+                is_new = self._count(name, first + k, partial(ring.append, **at, **step))
                 if self.limiter is not None and not is_new:
                     self.limiter.count("insert", -n_envs)
         if after is not None and done <= first + n:
@@ -460,13 +454,12 @@ class Owner:
                 self._writers[name] = writer = writer._replace(n=first)
             return writer.n
 
-    def _count(self, name: str, n: int, change: Callable[[Ints | None], None]) -> bool:
+    def _count(self, name: str, n: int, change: Callable[[], None]) -> bool:
         """Make the change number ``n`` of a writer, unless it is done; with the lock. Returns whether it was not."""
         _, writer = self._known({"writer": name})
         if is_new := writer.n == n:
-            is_all = np.array_equal(writer.envs, np.arange(self.buffer.n_envs))
             counted = writer._replace(n=n + 1)
-            change(None if is_all else writer.envs)
+            change()
             self._writers[name] = counted  # no failed allocation comes between
         return is_new
 
@@ -557,14 +550,7 @@ def _step(ring: RingBuffer, steps: Any, begin: int, n: int) -> Iterator[tuple[st
         yield name, values
 
 
-def _append_to(ring: RingBuffer, step: dict[str, Any], envs: Ints | None) -> None:
-    if envs is None:  # also if a field has this name
-        ring.append(**step)
-    else:
-        ring.append(envs=envs, **step)
-
-
-def _after(ring: RingBuffer, method: str, envs: Ints, _: Ints | None) -> None:
+def _after(ring: RingBuffer, method: str, envs: Ints) -> None:
     """End or drop the running episodes of some environments."""
     if method == "end_episodes":
         ring.end_episodes(envs)

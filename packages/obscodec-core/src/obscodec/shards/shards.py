@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Condition, Thread
@@ -188,8 +188,6 @@ class Shards:
         *,
         by_priority: bool = False,
         beta: float = 0.4,
-        to: object = None,
-        convert: Callable[[Any], Any] | None = None,
         **how: Any,
     ) -> Drawn:
         """Random steps of all shards.
@@ -201,16 +199,14 @@ class Shards:
             rng: a random generator, of numpy or PyTorch, or a seed; None for one that the system has seeded.
             by_priority: whether to draw by the priorities of the owners, in place of uniformly.
             beta: how much the weights make up for priorities, 1 entirely.
-            to: see ``RingBuffer.sample``.
-            convert: see there.
-            **how: ``replace``, ``n_step``, ``gamma`` and ``reward`` of ``RingBuffer.sample``.
+            **how: ``replace``, ``n_step``, ``gamma``, ``reward``, ``to`` and ``convert`` of ``RingBuffer.sample``.
 
         Raises:
             Unreachable: no owner answers.
             SlotError: none that answers has steps.
             Exception: what ``RingBuffer.sample`` raises.
         """
-        return self._drawn("sample", batch, rng, by_priority, beta, to, convert, how)
+        return self._drawn("sample", batch, rng, by_priority, beta, how)
 
     @says_errors
     def sequences(
@@ -221,12 +217,10 @@ class Shards:
         *,
         by_priority: bool = False,
         beta: float = 0.4,
-        to: object = None,
-        convert: Callable[[Any], Any] | None = None,
         **how: Any,
     ) -> Drawn:
         """Random sequences of all shards: see :meth:`sample`, and ``RingBuffer.sequences`` for what ``how`` takes."""
-        return self._drawn("sequences", batch, rng, by_priority, beta, to, convert, {**how, "length": length})
+        return self._drawn("sequences", batch, rng, by_priority, beta, {**how, "length": length})
 
     @says_arguments
     def update(self, where: Where, priorities: npt.ArrayLike) -> None:
@@ -270,18 +264,8 @@ class Shards:
     def __repr__(self) -> str:
         return f"Shards({', '.join(map(described, self.addresses))})"
 
-    def _drawn(
-        self,
-        method: str,
-        batch: int,
-        rng: Rng,
-        by_priority: bool,
-        beta: float,
-        to: object,
-        convert: Callable[[Any], Any] | None,
-        how: dict[str, Any],
-    ) -> Drawn:
-        batch, rng, batches = as_count("batch", batch), as_generator(rng), batches_to(to, convert)
+    def _drawn(self, method: str, batch: int, rng: Rng, by_priority: bool, beta: float, how: dict[str, Any]) -> Drawn:
+        batch, rng, to = as_count("batch", batch), as_generator(rng), how.pop("to", None)
         by_priority, beta = as_flag("by_priority", by_priority), as_number("beta", beta)
         if self._is_closed:
             raise Unreachable("these Shards are closed: make others")
@@ -290,6 +274,7 @@ class Shards:
             raise SpecError(
                 "Shards returns where rows are as drawn.where, and decodes: leave out return_indices and to"
             )
+        batches = batches_to(to, how.pop("convert", None))
         how = {name: of.item() if isinstance(of, np.generic) else of for name, of in how.items()}
         self._raise_of_updates()
         drawing = _Drawing(self, {"method": method, "by_priority": by_priority, "how": how}, rng)
@@ -329,10 +314,9 @@ class _Drawing:
                     shard.taken()
             if shard.job is not None:
                 self._missing[k] = f"it has not answered for {monotonic() - shard.job.began:.1f} s"
-        expected = n * self._shares()
-        counts = (
-            divided(n, (expected / max(n, 1)).tolist(), self._rng).tolist() if expected.any() else [0] * len(self._of)
-        )
+        shares, counts = self._shares(), [0] * len(self._of)
+        if any(shares):
+            counts = divided(n, shares, self._rng).tolist()
         seeds: list[int] = self._rng.integers(0, 1 << 62, len(counts)).tolist()
         for k, shard in enumerate(self._of):
             if k not in self._missing:
@@ -347,14 +331,15 @@ class _Drawing:
                 self._missing[k], self._why = str(job.error), job.error
             if job.is_done and (taken := self._of[k].taken()) is not None:
                 self._parts[k].append(taken)
-                self._expected[k] += expected[k]
+                self._expected[k] += n * shares[k]
                 self.n_rows += counts[k]
 
-    def _shares(self) -> npt.NDArray[np.float64]:
-        """``f64[n]``: the part of the rows that each shard gives."""
+    def _shares(self) -> list[float]:
+        """The part of the rows that each shard gives; all 0 if none has any."""
         by_priority = self._call["by_priority"]
         masses = [0.0 if k in self._missing else of.masses.get(by_priority, 0.0) for k, of in enumerate(self._of)]
-        return np.asarray(masses) / max(sum(masses), np.finfo(float).tiny)
+        total = sum(masses) or 1.0
+        return [mass / total for mass in masses]
 
     def drawn(self, n: int, beta: float, batches: Any) -> Drawn:
         """``n`` rows as one batch: all that came, and if these are fewer, some of them again."""
@@ -375,11 +360,11 @@ class _Drawing:
             if same := [described(self._of[j].address) for j in range(k) if lives[j] & of]:
                 raise SpecError(f"{same[0]} and {described(self._of[k].address)} are one owner: name it once")
         arrays: list[Any] = [batch.read() for *_, batch in found]
-        weights = None
         if self._call["by_priority"]:
             drawn = np.concatenate([array_of(answer, "probabilities", np.float64, (None,)) for _, answer, _ in found])
             weights = importance(drawn * (self._expected / self.n_rows)[shards], beta)
-            arrays = [of | {_WEIGHTS: weights[begin : begin + len(x)]} for of, x, begin in _ranges(arrays, given)]
+            parts = np.split(weights, np.cumsum([*map(len, given)])[:-1])
+            arrays = [of | {_WEIGHTS: part} for of, part in zip(arrays, parts, strict=True)]
         joined, indices = in_one_batch(arrays, None), np.concatenate(given)
         if len(indices) < n:
             rows = np.append(np.arange(len(indices)), self._rng.integers(len(indices), size=n - len(indices)))
@@ -390,11 +375,3 @@ class _Drawing:
         weights = joined.pop(_WEIGHTS, None)
         where = Where(shards, indices, tuple(of.pop() if len(of) == 1 else None for of in lives))
         return Drawn(joined, where, weights, missing)
-
-
-def _ranges(arrays: Sequence[Any], given: Sequence[Ints]) -> Iterator[tuple[Any, Ints, int]]:
-    """Parts of a batch, their indices, and where they begin in it."""
-    begin = 0
-    for of, indices in zip(arrays, given, strict=True):
-        yield of, indices, begin
-        begin += len(indices)
