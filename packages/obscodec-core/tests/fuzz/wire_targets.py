@@ -102,7 +102,7 @@ _OWNERS: list[Owner] = []
 def _owner() -> Owner:
     if not _OWNERS:
         _OWNERS.append(Owner(_ring("delta-rle"), Prioritized(40)))
-        _OWNERS[0]._answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
+        _OWNERS[0]._answers.answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
     return _OWNERS[0]
 
 
@@ -118,7 +118,7 @@ def calls() -> list[bytes]:
         {"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0},
         {"call": "append", "writer": "w", "first": 0, "steps": steps, "after": None},
         {"call": "acknowledge", "writer": "w"},
-        {"call": "update", "life": owner._life, "indices": np.arange(3), "priorities": np.ones(3)},
+        {"call": "update", "life": owner._answers._life, "indices": np.arange(3), "priorities": np.ones(3)},
     ]
     return [as_message(call)[_HEAD:] for call in made]
 
@@ -126,8 +126,8 @@ def calls() -> list[bytes]:
 def read_call(content: bytes) -> str:
     """An owner answers, whatever it is asked for, and stays as it should be."""
     owner = _owner()
-    answer = of_message(owner._answered(_with_head(b"obss", content), Sent()))
-    if len(owner.buffer) > owner.buffer.capacity or len(owner._writers) > owner.buffer.n_envs:
+    answer = of_message(owner._answers.answered(_with_head(b"obss", content), Sent()))
+    if len(owner.buffer) > owner.buffer.capacity or len(owner._answers._writers) > owner.buffer.n_envs:
         raise AssertionError(f"{owner!r} has more than it may")
     if "error" not in answer:
         return READ

@@ -26,6 +26,7 @@ from obscodec.errors import (
     Unreachable,
 )
 from obscodec.shards import Owner, Shards, Writer
+from obscodec.shards import answers as answers_module
 from obscodec.shards import line as line_module
 from obscodec.shards import owner as owner_module
 from obscodec.shards.line import Line, as_message, of_message
@@ -180,18 +181,18 @@ def test_priorities_go_to_the_steps_that_were_drawn():
 def test_priorities_that_come_during_a_draw_wait_for_its_probabilities(monkeypatch):
     """The ring is full, so that they make the owner forget steps, which may be among those that were drawn."""
     (owner,) = small_shards([1000])
-    encoded, threads = owner._encoded, []
+    encoded, threads = owner._answers._encoded, []
 
     def slowly(*arguments):
         drawn = encoded(*arguments)
         owner.buffer.extend(reward=np.zeros(1000))
-        call = {"call": "update", "life": owner._life, "indices": np.arange(3), "priorities": np.ones(3)}
-        threads.append(threading.Thread(target=owner._answer, args=(call, Sent())))
+        call = {"call": "update", "life": owner._answers._life, "indices": np.arange(3), "priorities": np.ones(3)}
+        threads.append(threading.Thread(target=owner._answers.answer, args=(call, Sent())))
         threads[-1].start()
         threads[-1].join(0.2)
         return drawn
 
-    monkeypatch.setattr(owner, "_encoded", slowly)
+    monkeypatch.setattr(owner._answers, "_encoded", slowly)
     with owner, Shards([serving(owner)], KEY, timeout=None) as shards:
         for k in range(2):
             assert np.array_equal(shards.sample(20, by_priority=True).weights, np.ones(20)), k
@@ -232,7 +233,7 @@ def test_an_owner_with_two_names_is_refused():
 @pytest.mark.parametrize("mass", [-1.0, np.nan, np.inf])
 def test_a_shard_without_a_number_of_steps_is_refused(monkeypatch, mass):
     (owner,) = small_shards([20])
-    monkeypatch.setattr(owner, "_draw", lambda *_: {"life": 1, "mass": mass})
+    monkeypatch.setattr(owner._answers, "_draw", lambda *_: {"life": 1, "mass": mass})
     with owner, Shards([serving(owner)], KEY, timeout=60) as shards, pytest.raises(CorruptStream, match="steps"):
         shards.sample(8)
 
@@ -545,7 +546,7 @@ def test_an_owner_without_a_folder_loses_all_and_the_writer_says_so():
     for _ in range(2):  # it is started again, and once more before anything is sent
         with Owner(new_ring()) as owner:
             serving(owner, port)
-            until(lambda owner=owner: owner._writers)
+            until(lambda owner=owner: owner._answers._writers)
             until(lambda: writer.n_lost == 152)
     with pytest.warns(UserWarning, match="has lost 2 steps"), pytest.raises(Unreachable, match="has not stored"):
         sent(writer, [step(1, 152)], timeout=0.1)
@@ -763,10 +764,10 @@ def test_calls_that_are_interrupted_anywhere_store_each_step_once():
 
         def again():
             call["first"] = 7 * n
-            return lambda: owner._answer(call, Sent())
+            return lambda: owner._answers.answer(call, Sent())
 
         for place in at_every_line(again, step=97, raised=MemoryError):
-            owner._answer(call, Sent())
+            owner._answers.answer(call, Sent())
             n += 1
             assert [len(of) for of in numbers_of(owner.buffer)[:2]] == [6 * n, 6 * n], place
         assert n > 10
@@ -776,13 +777,13 @@ def test_a_call_that_comes_again_before_its_first_answer_is_made_once():
     """The connection broke while the owner worked, and the writer has made another one."""
     limiter = RateLimiter(1)
     with Owner(new_ring(), limiter=limiter) as owner:
-        owner._answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
+        owner._answers.answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
         ring = RingBuffer(3, FIELDS)
         for k in range(3):
             ring.append(**step(0, k))
         message = np.frombuffer(ring.take(np.arange(3), to="encoded").to_bytes(), np.uint8)
         call = {"call": "append", "writer": "w", "first": 0, "steps": message}
-        threads = [threading.Thread(target=owner._answer, args=(call, Sent())) for _ in range(2)]
+        threads = [threading.Thread(target=owner._answers.answer, args=(call, Sent())) for _ in range(2)]
         for thread in threads:
             thread.start()
         until(lambda: limiter.waiting()["insert"][0] == 2)
@@ -790,7 +791,7 @@ def test_a_call_that_comes_again_before_its_first_answer_is_made_once():
         for thread in threads:
             thread.join()
         assert numbers_of(owner.buffer)[0].tolist() == [0, 1, 2]
-        assert owner._writers["w"].n == limiter.n_inserted == 3
+        assert owner._answers._writers["w"].n == limiter.n_inserted == 3
 
 
 def test_an_append_that_is_interrupted_anywhere_sends_each_step_once():
@@ -823,12 +824,12 @@ def test_strange_messages_do_no_harm():
             {**draw, "method": "sequences", "how": {"length": 5}},
             {"call": "join", "writer": name, "envs": np.array([1]), "turn": 0},
             {"call": "acknowledge", "writer": name},
-            {"call": "update", "life": owner._life, "indices": np.arange(3), "priorities": np.ones(3)},
+            {"call": "update", "life": owner._answers._life, "indices": np.arange(3), "priorities": np.ones(3)},
         ]
         harmless = {("n", 1 << 62), ("writer", "x"), ("envs", None), ("turn", 1 << 62)}
         junk = [None, -1, 2.5, "x", [], {}, np.zeros(3), np.array([7]), 1 << 62, True, np.array(["a"])]
         for call in calls:
-            assert "error" not in of_message(owner._answered(as_message(call), Sent()))
+            assert "error" not in of_message(owner._answers.answered(as_message(call), Sent()))
             for key in call:
                 for value in junk:
                     try:
@@ -839,12 +840,12 @@ def test_strange_messages_do_no_harm():
                         key == "envs" and value is None
                     ):
                         continue  # honest, and large or new
-                    of_message(owner._answered(message, Sent()))
+                    of_message(owner._answers.answered(message, Sent()))
             message = bytearray(as_message(call))
             for _ in range(100):
                 damaged = bytearray(message)
                 damaged[rng.integers(len(damaged))] ^= 1 << rng.integers(8)
-                assert of_message(owner._answered(bytes(damaged), Sent()))["error"] == "CorruptStream"
+                assert of_message(owner._answers.answered(bytes(damaged), Sent()))["error"] == "CorruptStream"
         with pytest.raises(CorruptStream):
             of_message(b"")
         equal_batches(owner.buffer[:], before)
@@ -866,10 +867,10 @@ def test_an_answer_that_fails_has_sent_nothing(monkeypatch):
                 raise MemoryError
             return as_message(state)
 
-        monkeypatch.setattr(owner_module, "as_message", without_memory)
-        assert of_message(owner._answered(as_message(draw), sent))["error"] == "MemoryError"
+        monkeypatch.setattr(answers_module, "as_message", without_memory)
+        assert of_message(owner._answers.answered(as_message(draw), sent))["error"] == "MemoryError"
         monkeypatch.undo()
-        answer = of_message(owner._answered(as_message(draw), sent))
+        answer = of_message(owner._answers.answered(as_message(draw), sent))
         batch = EncodedBatch.from_bytes(answer["batch"].data, received).read()
         equal_batches(batch, ring.take(answer["indices"]))
 

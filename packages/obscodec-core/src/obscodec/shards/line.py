@@ -10,10 +10,13 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any, Final, NoReturn
 
+import numpy as np
+
 from obscodec import errors
 from obscodec.arguments import check_kind
 from obscodec.errors import DTypeError, ObscodecError, ShapeError, Unreachable
 from obscodec.runtime import is_memory_error
+from obscodec.segments import Bytes
 from obscodec.state import State, part_of
 from obscodec.wire import MAX_BYTES, format_message, parse_message
 
@@ -87,6 +90,11 @@ def as_message(state: State) -> bytes:
 def of_message(message: bytes) -> State:
     """A call or an answer, possibly from a stranger; CorruptStream if it is neither."""
     return parse_message(_NAME, _VERSION, message, "a message")
+
+
+def as_bytes(message: bytes) -> Bytes:
+    """A message as part of another one."""
+    return np.frombuffer(message, np.uint8)
 
 
 def as_answer(error: Exception) -> State:

@@ -20,8 +20,7 @@ from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer
 from obscodec.errors import FieldError, ShapeError, SpecError, Unreachable
 from obscodec.runtime import says_errors
 from obscodec.segments import Bytes, Ints
-from obscodec.shards.line import Address, Line, as_address, as_key, described
-from obscodec.shards.owner import as_bytes
+from obscodec.shards.line import Address, Line, as_address, as_bytes, as_key, described
 from obscodec.state import State, number_of, part_of
 from obscodec.wire import SENDING_CODEC
 
