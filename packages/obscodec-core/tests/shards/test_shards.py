@@ -3,7 +3,6 @@
 import os
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ import numpy as np
 import obscodec
 import pytest
 from faults import at_every_line
+from forked import exit_status, forked
 from new_python import run_python
 from obscodec import Field, Prioritized, RateLimiter, RingBuffer, Snapshot
 from obscodec.errors import (
@@ -591,19 +591,10 @@ def test_what_another_thread_appends_while_a_writer_is_closed_is_stored_or_refus
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_process_closes_no_owner(tmp_path):
-    program = f"""
-import os, sys
-from obscodec import Snapshot
-from sharded import Owner, new_ring, steps
-with Owner(new_ring(), folder={str(tmp_path)!r}, save_every=100) as owner:
-    owner.buffer.append(**steps(range(3), 0))
-    if not (child := os.fork()):
-        sys.exit()
-    os.waitpid(child, 0)
-    assert not Snapshot({str(tmp_path)!r}).generations
-"""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run([sys.executable, "-c", program], env=env, check=True)
+    with Owner(new_ring(), folder=tmp_path, save_every=100) as owner:
+        owner.buffer.append(**steps(range(3), 0))
+        assert exit_status(forked(owner.close)) == 0
+        assert not Snapshot(tmp_path).generations
     assert len(obscodec.load(tmp_path)) == 1
 
 
