@@ -129,12 +129,15 @@ def as_envs(envs: npt.ArrayLike | None, n_envs: int) -> npt.NDArray[np.int64]:
         >>> as_envs([3, 1, 3], 4).tolist(), as_envs(None, 2).tolist()
         ([1, 3], [0, 1])
     """
-    if envs is None:
-        return np.arange(n_envs)
+    return np.arange(n_envs) if envs is None else np.unique(check_envs(envs, n_envs))
+
+
+def check_envs(envs: npt.ArrayLike, n_envs: int) -> npt.NDArray[np.int64]:
+    """Some of ``n_envs`` environments as they were given, ``i64[...]``; the errors are those of :func:`as_envs`."""
     given = as_integers("environments", envs)
     if given.size and not 0 <= given.min() <= given.max() < n_envs:
         raise ShapeError(f"environments must be 0 to {n_envs - 1}, got {reprlib.repr(envs)}")
-    return np.unique(given)
+    return given
 
 
 def as_env(env: int | None, n_envs: int) -> int:

@@ -6,6 +6,7 @@ from faults import at_every_line
 from obscodec import AutoStore, FrameStack, FrameStore, HeapFull, Layout, TensorArray
 from obscodec.arrays import WriteBuffer
 from obscodec.columns import Column
+from obscodec.errors import ShapeError
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.kernels.steps import exchange_step
 from together import meanwhile
@@ -77,7 +78,9 @@ def arrays_of(store, n_envs, dtype=np.int32):
 
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_arrays_equal_plain_ones(kind, n_envs):
+def test_arrays_equal_plain_ones(kind, n_envs, monkeypatch):
+    monkeypatch.delattr(TensorArray, "_assign")  # which takes ten times as long
+    n_some: list[int] = []
     store, player = store_of(kind), Player(kind, n_envs)
     arrays, rng = arrays_of(store, n_envs, np.int32 if n_envs == 1 else np.int64), player.rng
     plain = [np.zeros(array.shape, array.dtype) for array in arrays]
@@ -88,12 +91,18 @@ def test_arrays_equal_plain_ones(kind, n_envs):
     write_buffer.writer.state.bind_columns([*zip(columns, rows, strict=True)])
     obs = player.step()
     for i in range(400):
-        at, next_obs, way = int(rng.integers(N_STEPS)), player.step(), rng.integers(6)
+        at, next_obs, way = int(rng.integers(N_STEPS)), player.step(), rng.integers(8)
         given = obs, next_obs
         if way == 0:  # one array alone
             which = int(rng.integers(2))
             arrays[which][at] = given[which]
             plain[which][at] = given[which]
+        elif way in (6, 7):  # some environments, of a step each, maybe one twice
+            which, n = int(rng.integers(2)), int(rng.integers(1, n_envs + 1))
+            some = rng.integers(N_STEPS, size=n), rng.integers(n_envs, size=n)
+            n_some.append(n)
+            arrays[which][some] = given[which][:n]
+            plain[which][some] = given[which][:n]
         elif way == 1:  # a step that is undone
             write_buffer.reserve(at, 2)
             for array, value in zip(arrays, given, strict=True):
@@ -120,6 +129,7 @@ def test_arrays_equal_plain_ones(kind, n_envs):
     for array in arrays:
         store.release(array.ids.reshape(-1))
     assert store.stats().n_tensors == 0
+    assert {*n_some} == {*range(1, n_envs + 1)}
     assert len(exchange_step.signatures) == 1  # of all these forms
 
 
@@ -151,6 +161,77 @@ def test_a_step_that_finds_no_room_changes_nothing(monkeypatch):
                 arrays[0].write_buffer.put_both(3, ids, noise, noise + 100)
     np.testing.assert_array_equal(arrays[0][:], before)
     assert not arrays[1].ids.any()
+
+
+def test_other_indices_and_values_are_assigned_as_numpy_does_it():
+    store, player = store_of("stacks"), Player("stacks", 3)
+    array, _ = arrays_of(store, 3)
+    plain = np.zeros(array.shape, array.dtype)
+    rows, envs = np.array([4, 2]), np.array([0, 2])
+    for index, value in (
+        ((rows - N_STEPS, envs), player.step()[:2]),
+        ((rows, envs), player.step()[:1]),
+        ((rows, envs), player.step()[0]),
+        ((rows, envs), player.step()[:2].astype(np.int64)),
+        ((rows.repeat(3), np.arange(6) % 3), player.step()[[0, 1, 2, 2, 1, 0]]),
+        ((rows[:, None], envs), player.step()[:2]),
+        ((rows, 1), player.step()[:2]),
+        ((rows.astype(np.int32), envs), player.step()[:2]),
+        ((rows, envs, slice(2)), player.step()[:2, :2]),
+        ((rows[:0], envs[:0]), player.step()[:0]),
+        ((np.arange(N_STEPS) > 4, 1), player.step()[:2]),
+    ):
+        array[index] = value
+        plain[index] = value
+        np.testing.assert_array_equal(array[:], plain)
+    for wrong, message in ((rows + N_STEPS, "out of bounds"), (rows - 2 * N_STEPS, "out of bounds")):
+        with pytest.raises(IndexError, match=message):
+            array[wrong, envs] = player.step()[:2]
+    with pytest.raises(ShapeError):
+        array[rows, envs] = player.step()
+    np.testing.assert_array_equal(array[:], plain)
+
+
+def test_some_that_find_no_room_change_nothing(monkeypatch):
+    store, player = store_of("stacks"), Player("stacks", 3)
+    array, _ = arrays_of(store, 3)
+    for at in range(N_STEPS):
+        array[at] = player.step()
+    before = array[:]
+
+    def full(*_):
+        raise HeapFull("full")
+
+    monkeypatch.setattr(FrameLog, "_prepare", full)
+    store.log.open.queue.table[0, 1] = 0  # no room for full blocks
+    for _ in range(20):
+        noise = player.rng.integers(1, 99, size=(2, 4, 6, 5)).astype(np.uint8)
+        with pytest.raises(HeapFull):  # eight new frames of a sequence are two blocks
+            array[np.array([1, 2]), np.array([2, 2])] = noise
+    np.testing.assert_array_equal(array[:], before)
+
+
+def test_some_that_are_interrupted_are_stored_or_not():
+    store, player = store_of("stacks"), Player("stacks", 3)
+    array, _ = arrays_of(store, 3)
+    assert array.write_buffer.writer is not None
+    model, some, given, n_interrupts = np.zeros(array.shape, array.dtype), None, None, 0
+
+    def prepare():
+        nonlocal some, given
+        some, given = (player.rng.integers(N_STEPS, size=2), np.array([2, 0])), player.step()[1:]
+        return lambda: array.__setitem__(some, given)
+
+    for _ in range(4):
+        for where in at_every_line(prepare):
+            n_interrupts += 1
+            if (array[some] == given).all():
+                model[some] = given
+            np.testing.assert_array_equal(array[:], model, err_msg=where)
+    assert n_interrupts > 50
+    array.write_buffer.flush()
+    store.release(array.ids.reshape(-1))
+    assert store.stats().n_tensors == 0
 
 
 @pytest.mark.slow
@@ -201,6 +282,8 @@ def test_watches_see_the_rows():
         watch.drain()
     array[2] = np.ones((1, 3, 5, 4), np.uint8)
     assert [watch.drain().tolist() for watch in watches] == [[2], []]
+    other[np.array([5]), np.array([0])] = np.ones((1, 3, 5, 4), np.uint8)
+    assert [watch.drain().tolist() for watch in watches] == [[], [5]]
     array.write_buffer.put_both(4, (array.ids, other.ids), *np.ones((2, 1, 3, 5, 4), np.uint8))
     assert [watch.drain().tolist() for watch in watches] == [[4], [4]]
 

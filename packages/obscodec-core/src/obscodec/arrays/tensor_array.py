@@ -205,7 +205,7 @@ class TensorArray:
         if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
             if type(value) is not np.ndarray or not write_buffer.put(self._ids, index, value):
                 write_buffer.put(self._ids, index, self._cast(value, write_buffer.row_shape))
-        else:
+        elif write_buffer is None or self._is_view or not write_buffer.put_some(self._ids, index, value):
             self._assign(index, value)
 
     @says_memory_error

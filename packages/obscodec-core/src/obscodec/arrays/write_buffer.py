@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, check_kind
 from obscodec.arrays.dirty_rows import DirtyRows, note
+from obscodec.arrays.indexing import Part
 from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
 from obscodec.runtime import says_memory_error
@@ -95,12 +97,12 @@ class WriteBuffer:
             writer = self._writer or self._new_writer()
             if writer is not None:
                 self.store.settle()
-                self._note(row, ids)
+                self._note((row,), ids)
                 while not writer.write(row, ids, tensors):
                     self._let_go(writer)
                 return True
             if not self._n_rows:
-                self._note(row, ids)
+                self._note((row,), ids)
                 self.store.exchange([Place(ids, row)], tensors, self._envs, self._sequences)
                 return True
             if not len(self._rows):
@@ -121,6 +123,32 @@ class WriteBuffer:
                 new -= 1
             self._arrays[id(ids)] = ids
             self.waiting[place] = new
+        return True
+
+    def put_some(self, ids: npt.NDArray[np.signedinteger], index: Any, tensors: object) -> bool:
+        """:meth:`put` for ``m`` of the tensors, ``[m, *shape]``: ``index`` has their rows and columns, ``i64[m]``.
+
+        Returns:
+            False if they are something else, or if the store can't take them at once; nothing is done then.
+        """
+        if not isinstance(index, tuple) or len(index) != 2 or type(tensors) is not np.ndarray:
+            return False
+        n = len(tensors) if tensors.ndim else 0
+        if not 0 < n <= self.n_envs or tensors.shape[1:] != self.row_shape[1:] or tensors.dtype != self.dtype:
+            return False
+        rows, columns = index
+        for axis, n_there in zip((rows, columns), ids.shape, strict=True):
+            if type(axis) is not np.ndarray or axis.shape != (n,) or axis.dtype != np.int64:
+                return False
+            if not 0 <= axis.min() <= axis.max() < n_there:
+                return False
+        with self.store.changing:
+            if (writer := self._writer or self._new_writer()) is None:
+                return False
+            self.store.settle()
+            self._note(index, ids)
+            while not writer.write_some(rows, columns, ids, tensors):
+                self._let_go(writer)
         return True
 
     @property
@@ -145,7 +173,7 @@ class WriteBuffer:
             assert writer is not None
             self.store.settle()
             if self._watches:
-                self._note(row, *ids)
+                self._note((row,), *ids)
             while not writer.write_both(row, ids, tensors, more_tensors):
                 self._let_go(writer)
 
@@ -196,11 +224,11 @@ class WriteBuffer:
         """Bytes of the memory for waiting rows, or for replaced ids; 0 until the first row comes."""
         return self._bytes.nbytes + (self._writer.state.nbytes if self._writer else 0)
 
-    def _note(self, row: int, *arrays: npt.NDArray[np.signedinteger]) -> None:
-        """Tell the watches of arrays that a row changes."""
+    def _note(self, index: tuple[Part, ...], *arrays: npt.NDArray[np.signedinteger]) -> None:
+        """Tell the watches of arrays that the rows of an index change."""
         for ids in arrays:
             if id(ids) in self._watches:
-                note(self._watches[id(ids)], (row,))
+                note(self._watches[id(ids)], index)
 
     @says_memory_error
     def _let_go(self, writer: StepWriter) -> None:

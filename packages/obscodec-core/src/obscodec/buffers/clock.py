@@ -100,7 +100,9 @@ class Clock:
         if envs is None:
             self.appended = self.appended + 1
         else:
-            self.appended = self.appended + np.isin(np.arange(self._n_envs), envs)
+            appended = np.full(self._n_envs, self.appended)
+            appended[envs] += 1
+            self.appended = appended
 
     def drop(self, n: int) -> None:
         """Count the oldest ``n`` steps as gone: they can't be drawn any more."""

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, as_env, as_envs, as_flag, as_option, check_kind, kind_of, says_arguments
+from obscodec.arguments import (
+    as_count,
+    as_env,
+    as_envs,
+    as_flag,
+    as_option,
+    check_envs,
+    check_kind,
+    kind_of,
+    says_arguments,
+)
 from obscodec.arrays import Index, TensorArray
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.clock import Clock
@@ -1010,8 +1020,10 @@ class RingBuffer:
         self._check_fields(method, unnamed, values)
         if envs is None:
             return None, None
-        chosen, order = as_envs(envs, self.n_envs), np.argsort(np.atleast_1d(envs))
-        if order.shape != chosen.shape:
+        given = np.atleast_1d(check_envs(envs, self.n_envs))
+        order = given.argsort()
+        chosen = given[order]
+        if given.ndim > 1 or (chosen[1:] == chosen[:-1]).any():
             raise ShapeError(f"a step of each environment has one value, got {reprlib.repr(envs)}: name each once")
         return None if len(chosen) == self.n_envs else chosen, order
 

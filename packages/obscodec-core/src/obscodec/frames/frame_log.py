@@ -324,7 +324,9 @@ class FrameLog:
                     elif first < 0:
                         break
                     elif first < n_arrays * len(rows) * stacks.depth:
-                        self._prepare(0 if self._is_one else state.first + first // stacks.depth % len(rows))
+                        row = first // stacks.depth % len(rows)
+                        sequence = state.first + (row if step >= 0 else int(state.picked[1, row]))
+                        self._prepare(0 if self._is_one else sequence)
                     else:
                         stacks.reserve(n_arrays * len(rows))
             except BaseException:

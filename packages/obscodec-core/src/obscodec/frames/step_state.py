@@ -24,6 +24,7 @@ class StepState:
     Attributes:
         words: see ``kernels.steps``.
         held: ``i64[2 * n * depth]``, frames with a reference each; zeros between calls.
+        picked: ``i64[2, n]``, the steps and the sequences, counted from :attr:`first`, that a call for some is for.
         tables: those that are bound, None for none.
         pair: the arrays of ids that are bound.
         parts_channels: False if no stacks are parted into channels.
@@ -35,6 +36,7 @@ class StepState:
         self._stack = np.empty(nbytes, np.uint8)
         self._scratch = np.zeros(2 * n * (depth + 2), np.int64)
         self.held = self._scratch[: 2 * n * depth]
+        self.picked = np.zeros((2, n), np.int64)
         self._most = most = max(_MIN_REPLACED, _MANY_IDS // n)
         self._replaced, self._where = new_table((most, n), np.int64), new_table((most, 3), np.int64)
         self.pair: tuple[Ids, Ids] | None = None
@@ -48,6 +50,7 @@ class StepState:
         words[word.N], words[word.NBYTES], words[word.MOST_REPLACED] = n, nbytes, most
         words[word.STACK], words[word.SCRATCH] = self._stack.ctypes.data, self._scratch.ctypes.data
         words[word.REPLACED], words[word.WHERE] = self._replaced.ctypes.data, self._where.ctypes.data
+        words[word.PICKED] = self.picked.ctypes.data
         self.undo(0)  # nothing yet: it loads the kernel, for which a failed allocation may leave no memory
 
     def bind_tables(self, open_blocks: OpenTables, tables: Tables, stacks: StackTables, is_one: bool) -> None:
@@ -106,7 +109,7 @@ class StepState:
     @property
     def nbytes(self) -> int:
         """Bytes of its memory."""
-        arrays = self.words, self._stack, self._scratch, self._replaced, self._where
+        arrays = self.words, self._stack, self._scratch, self.picked, self._replaced, self._where
         return sum(array.nbytes for array in arrays)
 
     @property

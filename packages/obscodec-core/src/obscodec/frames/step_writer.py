@@ -8,6 +8,7 @@ import numpy.typing as npt
 from obscodec.frames.frame_log import FrameLog
 from obscodec.frames.step_state import Ids, StepState
 from obscodec.layout import Layout, Rows
+from obscodec.segments import Ints
 
 _BYTE = np.dtype(np.uint8)
 
@@ -56,6 +57,16 @@ class StepWriter:
         rows = self._as_it_lies(0, tensors)
         return self.owner.log.write_step(self.state, rows, rows, 1, 0, step)
 
+    def write_some(self, steps: Ints, sequences: Ints, ids: Ids, tensors: Tensors) -> bool:
+        """:meth:`write` for ``m`` of the sequences, ``i64[m]`` from 0 on, ``m <= n``, of a step each; ``[m, *shape]``.
+
+        Of a place that is named twice, the last tensor stays. Nothing undoes this.
+        """
+        self.state.bind_ids((ids, ids))
+        self.state.picked[:, : len(tensors)] = steps, sequences
+        rows = self._as_it_lies(0, tensors)
+        return self.owner.log.write_step(self.state, rows, rows, 1, 0, -1)
+
     def write_both(self, step: int, ids: tuple[Ids, Ids], tensors: Tensors, more_tensors: Tensors) -> bool:
         """:meth:`write` for two arrays, all or none; the rows of bound columns change in the same step.
 
@@ -75,7 +86,7 @@ class StepWriter:
         return self.owner.log.write_step(state, rows, more_rows, 2, state.n_columns, step)
 
     def _as_it_lies(self, which: int, tensors: Tensors) -> Rows:
-        """The bytes of the tensors, ``u8[n, nbytes]``; notes how many channels take turns in them."""
+        """The bytes of the tensors, ``u8[m, nbytes]``; notes how many channels take turns in them."""
         n_channels = 0
         if self._channels_last:
             tensors = np.moveaxis(tensors, -1, 1)
@@ -86,5 +97,5 @@ class StepWriter:
             else:
                 tensors = np.ascontiguousarray(tensors)
         self.state.set_channels(which, n_channels)
-        rows = tensors.view(_BYTE).reshape(self._shape)
+        rows = tensors.view(_BYTE).reshape(len(tensors), self._shape[1])
         return rows if rows.flags.writeable else rows.copy()  # numba compiles another kernel for read-only arrays

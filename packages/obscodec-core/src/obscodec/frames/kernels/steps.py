@@ -1,4 +1,4 @@
-"""A step of an array of stacks: a row with a stack of each sequence, whose ids take the place of others.
+"""A step of an array of stacks: a stack of each sequence, or of some, whose ids take the place of others.
 
 A call from Python takes longer for each array that it passes. So a kernel that is called for every step gets one array
 with the addresses of all others, ``state``, which ``StepWriter`` keeps right.
@@ -47,7 +47,7 @@ ID_NBYTES: Final = 6  # of each of two arrays: the bytes of an id, 4 or 8
 STACK: Final = 8  # address of room for a stack
 SCRATCH: Final = 9  # address of room for frames with a reference each, for ids, and for 0..n-1
 REPLACED: Final = 10  # address of the rows of replaced ids
-WHERE: Final = 11  # address of a table with the place of each of these rows: address, bytes of an id, step
+WHERE: Final = 11  # address of a table with the place of each of these rows: address, bytes of an id, step or -1
 MOST_REPLACED: Final = 12  # how many rows these have
 N_REPLACED: Final = 13  # how many of them are used
 N_BEGUN: Final = 14  # how many were used when the step began
@@ -67,7 +67,8 @@ STACK_TALLIES: Final = 37
 N_CHANGED: Final = 38  # of how many columns the last step changed a row
 FIRST: Final = 39  # the first sequence
 STRIDE: Final = 40  # 1, or 0 if there is one sequence
-COLUMNS: Final = 41  # of each column: the addresses of its words, of the new row, and of room for its items
+PICKED: Final = 41  # address of a table of steps and sequences, counted from the first: those that a call is for
+COLUMNS: Final = 42  # of each column: the addresses of its words, of the new row, and of room for its items
 MAX_COLUMNS: Final = 32
 N_WORDS: Final = COLUMNS + 3 * MAX_COLUMNS
 
@@ -79,7 +80,8 @@ def exchange_step(
     """Store a row of one array or two, put the ids into the arrays, and keep the ids that were there.
 
     The rows, ``u8[n, nbytes]`` and contiguous, have the number ``step``. Two arrays are a whole step, so that
-    :func:`undo_step` undoes this call alone; ``n_columns`` columns get a row, too. ``first`` is the frame to begin
+    :func:`undo_step` undoes this call alone; ``n_columns`` columns get a row, too. With the step -1, the stacks are
+    of the ``n`` sequences that are picked, of a step for each; nothing undoes that. ``first`` is the frame to begin
     with, of all frames; those before it are in the scratch. ``state`` is changed, as is what it has addresses of.
 
     Returns DONE, DONE_AND_DUE, NO_ROOM or NEW_NUMBERS; or the frame that needs what ``append_frame`` says; or the
@@ -131,12 +133,13 @@ def _exchange(
     tables: Tables,
     stacks: StackTables,
 ) -> int:
-    n, depth = state[N], stacks[LISTED].shape[1]
+    n, depth, n_all = len(first_rows), stacks[LISTED].shape[1], state[N]
     in_row, nbytes = n * depth, state[NBYTES] // depth
     n_frames, n_stacks = n_arrays * in_row, n_arrays * n
     held = int64s_at(state[SCRATCH], n_frames)
-    ids = int64s_at(state[SCRATCH] + 16 * in_row, n_stacks)
-    which = int64s_at(state[SCRATCH] + 16 * (in_row + n), n_stacks)
+    ids = int64s_at(state[SCRATCH] + 16 * n_all * depth, n_stacks)
+    which = int64s_at(state[SCRATCH] + 16 * n_all * (depth + 1), n_stacks)
+    picked = int64s_at(state[PICKED], (2, n_all))
     for i in range(first, n_frames):
         at = 0 if i < in_row else 1
         row, k = i % in_row // depth, i % depth
@@ -146,7 +149,7 @@ def _exchange(
                 pixels, channels = bytes_at(stack, state[NBYTES]), bytes_at(state[STACK], state[NBYTES])
                 _part_channels(pixels, state[CHANNELS + at], channels)
             stack = state[STACK]
-        sequence = state[FIRST] + row * state[STRIDE]
+        sequence = state[FIRST] + (row if step >= 0 else picked[1, row]) * state[STRIDE]
         frame_id = append_frame(stack + k * nbytes, k == 0, held[i - 1] if k else 0, sequence, open_blocks, tables)
         if frame_id < 0:
             return i
@@ -158,10 +161,15 @@ def _exchange(
     for at in range(n_arrays):
         id_nbytes, where = state[ID_NBYTES + at], int64s_at(state[WHERE] + 24 * state[N_REPLACED], 3)
         where[0], where[1], where[2] = state[IDS + at] + step * n * id_nbytes, id_nbytes, step
-        old = int64s_at(state[REPLACED] + 8 * n * state[N_REPLACED], n)
+        old = int64s_at(state[REPLACED] + 8 * n_all * state[N_REPLACED], n)
         for i in range(n):
             old[i] = ids[at * n + i]
-        _swap(where, old)
+        if step >= 0:
+            _swap(where, old)
+        else:
+            for i in range(n):
+                place = picked[0, i] * n_all + picked[1, i]
+                _swap_one(state[IDS + at] + place * id_nbytes, id_nbytes, old, i)
         state[N_REPLACED] += 1
     _swap_columns(step, n_columns, state)
     return int(DONE_AND_DUE if is_due(open_blocks[3]) else DONE)
@@ -192,13 +200,18 @@ def _swap(where: Ints, ids: Ints) -> None:
     """Exchange ids with those that are at an address; ``where``: the address, and the bytes of an id there."""
     at, nbytes = where[0], where[1]
     for i in range(len(ids)):
-        new = ids[i]
-        ids[i] = load_i32(at) if nbytes == 4 else signed(load_u64(at))
-        if nbytes == 4:
-            store_u32(at, unsigned(new))
-        else:
-            store_u64(at, unsigned(new))
-        at += nbytes
+        _swap_one(at + i * nbytes, nbytes, ids, i)
+
+
+@inlined
+def _swap_one(at: int, nbytes: int, ids: Ints, i: int) -> None:
+    """Exchange an id with the one that is at an address, of so many bytes."""
+    new = ids[i]
+    ids[i] = load_i32(at) if nbytes == 4 else signed(load_u64(at))
+    if nbytes == 4:
+        store_u32(at, unsigned(new))
+    else:
+        store_u64(at, unsigned(new))
 
 
 @inlined
