@@ -100,6 +100,8 @@ def sample_in_flight() -> None:
             assert type(sample["pixels"]) is torch.Tensor
             assert (sample.exclude("index") == steps[sample["index"]]).all()
     assert versions == [[1, 2], [1, 2, 3], [1, 2, 3]], versions
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        buffer.sample(-1)
     buffer.close()
 
 
@@ -121,7 +123,8 @@ def share_a_limiter() -> None:
 if __name__ == "__main__":
     # Under `uv run`, Ray would begin each worker with another one, in a copy of this folder without .venv.
     ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=300 << 20, log_to_driver=False)
+    own = {"address": "local", "num_cpus": 2}  # there may be a cluster already
+    ray.init(**own, include_dashboard=False, object_store_memory=300 << 20, log_to_driver=False)
     for name in sys.argv[1:]:
         for ray_class in (data.RayReplayBuffer, RayReplayBuffer):
             add_from_actors(getattr(data, name), ray_class)

@@ -7,11 +7,13 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from atari_steps import atari_steps
 from obscodec.wire import EncodedBatch
 from obscodec_torchrl import CompressedStorage
+from obscodec_torchrl.ray_buffer import joined, sampled_in_parts
 from obscodec_torchrl.sending import SentCompressedTensor, SentTensor, encoded
 from tensordict import LazyStackedTensorDict, TensorDict
 from torchrl.data import ReplayBuffer, TensorDictReplayBuffer, TensorDictRoundRobinWriter
@@ -44,8 +46,7 @@ def two_buffers(sampler: Callable[[], Any], **options: Any) -> tuple[ReplayBuffe
             storage=CompressedStorage(CAPACITY, codec="delta-rle"),
             sampler=sampler(),
             writer=TensorDictRoundRobinWriter(track_generations=True),
-            batch_size=32,
-            **options,
+            **{"batch_size": 32, **options},
         )
         for kind in (Actor, TensorDictReplayBuffer)
     ]
@@ -124,6 +125,29 @@ def test_a_transform_of_the_owner_gets_pixels(steps: TensorDict) -> None:
     plain_leaves(arrived)
     assert_equal(arrived, made[1])
     assert seen[0] == seen[1] > 0
+
+
+@pytest.mark.parametrize("kind", ["encoded", "large", "decoded by a transform"])
+def test_a_batch_comes_in_parts(steps: TensorDict, kind: str) -> None:
+    """Of which Ray sends each with its answer, if the batch is small enough."""
+    transform = ToTensorImage(in_keys=["pixels"], from_int=True, shape_tolerant=True) if "transform" in kind else None
+    buffers, given = two_buffers(SAMPLERS["random"], transform=transform, batch_size=400), steps.clone()
+    if kind == "large":
+        torch.manual_seed(0)
+        given = TensorDict(pixels=torch.randint(256, (N, 84, 84), dtype=torch.uint8), batch_size=N)
+    drawn = []
+    for buffer in buffers:
+        buffer.extend(given.clone())
+        torch.manual_seed(1)
+        drawn.append(sampled_in_parts(buffer, (), {"return_info": True}))
+    parts, (decoded, *_) = drawn
+    of_kind = {"encoded": {bytes}, "large": {np.ndarray, type(None)}, "decoded by a transform": {tuple, type(None)}}
+    assert {*map(type, parts)} == of_kind[kind]
+    assert kind != "encoded" or max(map(len, parts)) < 100 << 10
+    arrived, info = joined([sent(part) for part in parts])
+    plain_leaves(arrived)
+    assert_equal(arrived, decoded[0])
+    assert torch.equal(info["index"], decoded[1]["index"])
 
 
 def test_views_of_what_is_sent_can_be_sent(steps: TensorDict) -> None:

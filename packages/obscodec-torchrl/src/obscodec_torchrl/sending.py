@@ -15,6 +15,7 @@ from obscodec.layout import FrameStack
 from obscodec.stores import BATCH_MEMORY, find_frame_stack
 from obscodec.wire import SENDING_CODEC, EncodedBatch
 from tensordict import is_tensor_collection
+from torch.utils._pytree import tree_leaves
 
 from obscodec_torchrl.arrays import append_together
 from obscodec_torchrl.compressed_tensor import (
@@ -75,6 +76,11 @@ def sent_encoded(batch: Any) -> Any:
     return with_leaves(batch, sent)  # not in place: a slice of all items is the storage's own
 
 
+def is_sent_encoded(batch: Any) -> bool:
+    """Whether some tensors of a batch, maybe with what a sampler tells about it, are encoded when it is pickled."""
+    return any(isinstance(x, SentCompressedTensor) for x in tree_leaves(batch))
+
+
 def _frame_stack(observations: torch.Tensor, following: torch.Tensor | None) -> FrameStack | None:
     """How the large leaves of a group are made of frames, judged by some steps of it."""
     first, n = stored_array(observations[:_N_LOOKED_AT]), min(len(observations), _N_LOOKED_AT)
@@ -92,9 +98,9 @@ def _sent(x: torch.Tensor) -> SentTensor | SentCompressedTensor | None:
 
 
 def _received(message: bytes, devices: Sequence[str]) -> list[torch.Tensor]:
-    """The leaves of a message; in pinned memory if this process works with a GPU."""
+    """The leaves of a message, decoded with PyTorch's threads; in pinned memory if this process works with a GPU."""
     memory = PINNED_MEMORY if torch.cuda.is_initialized() else BATCH_MEMORY  # type: ignore[no-untyped-call]
-    read = EncodedBatch.from_bytes(message).read(new_array=memory.array)
+    read = EncodedBatch.from_bytes(message).read(new_array=memory.array, threads=torch.get_num_threads())
     return [as_tensor(x).to(device) for x, device in zip(read, devices, strict=True)]
 
 
