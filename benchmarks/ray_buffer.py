@@ -136,7 +136,7 @@ def _pickled_nbytes(buffer: Any) -> int:
     return len(pickle.dumps(buffer.sample(), 5))
 
 
-def main(n: int = 100_000, n_rounds: int = 60, games: str = "MsPacman,Pong") -> None:
+def main(n: int = 100_000, n_rounds: int = 60, games: str = "MsPacman,Pong", results: Path = _RESULTS) -> None:
     """Measure, print, and write after each game."""
     zero_copy = os.environ.get("RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", "0")
     ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False
@@ -164,7 +164,7 @@ def main(n: int = 100_000, n_rounds: int = 60, games: str = "MsPacman,Pong") -> 
             times = " | ".join(f"{x:.1f}" for x in numbers[1:])
             lines.append(f"| {game} | {way} | {numbers[0] / 1e3:,.0f} | {times} |{' |' * (way == _FLOOR)}")
             print(lines[-1], flush=True)
-        _RESULTS.write_text("\n".join(lines) + "\n")
+        results.write_text("\n".join(lines) + "\n")
         for buffer in buffers.values():
             buffer.close()
     ray.shutdown()

@@ -11,6 +11,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from atari_frames import frames as played
 from obscodec import Field, RingBuffer
 from obscodec.wire import EncodedBatch, Received, Sent
 from result_tables import circumstances
-from textured_frames import recorded
+from textured_frames import played as textured
 
 _RESULTS = Path(__file__).parent / "results" / "wire.md"
 _PACKAGES = "obscodec", "numpy", "numba", "zstandard", "ale-py", "vizdoom"
@@ -81,7 +82,7 @@ def sets(n: int, n_textured: int) -> Iterator[tuple[str, npt.NDArray[np.uint8], 
     for game in ("MsPacman", "Pong"):
         yield f"{game}, 4x84x84", played(game, n, 0), 4
     for name in ("doom_home_native", "doom_home_near", "doom_home"):
-        frames = recorded(name).frames[:n_textured]
+        frames = np.stack([frame for frame, _ in islice(textured(name), n_textured)])
         yield f"VizDoom, {name}, {'x'.join(map(str, frames.shape[1:]))}", frames, 1
 
 
