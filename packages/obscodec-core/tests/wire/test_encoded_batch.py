@@ -265,6 +265,16 @@ def test_values_of_another_kind_are_refused(values):
         EncodedBatch.from_bytes(with_checksum(content))
 
 
+@pytest.mark.parametrize("chosen", [[0, 1 << 62, 1 << 62], [0, 1 << 61], [1] * 62 + [0], [1] * 3 + [True]])
+def test_a_selection_of_a_shape_that_no_array_has_is_refused(chosen):
+    store = FrameStore(Layout((5, 4), np.float32))
+    array = TensorArray.zeros((3, 2), store)
+    batch = EncodedBatch.of(DeferredRead(lambda: {"a": array[:0], "b": array[:1]}))
+    batch._batch["a"]["chosen"] = chosen
+    with pytest.raises(CorruptStream):
+        EncodedBatch.from_bytes(batch.to_bytes())
+
+
 def test_nothing_is_converted_that_is_not_decoded(ring):
     with pytest.raises(SpecError, match="leave it out"):
         ring.sample(3, to="encoded", convert=list)

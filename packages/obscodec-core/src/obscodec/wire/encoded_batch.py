@@ -174,6 +174,7 @@ def _check(of: State, leaves: list[_Leaf]) -> None:
     chosen, longest = part_of(of, "chosen", list), of["longest"]
     if not all(type(n) is int and n >= 0 for n in chosen):
         raise CorruptStream(f"a selection has a shape of whole numbers, got {chosen}")
+    Layout((*chosen, *leaf.layout.shape), leaf.layout.dtype)  # no array of numpy has more axes or bytes
     number_of(of, "begin", 0, leaf.n - math.prod(chosen))
     if longest is not None and (not chosen or not leaf.layout.shape):
         raise CorruptStream("items are joined that have no pages")
