@@ -174,7 +174,7 @@ def test_an_index_on_the_gpu_stays_there(ndim, steps, cuda, torch_device, no_hos
             if begin:
                 storage.set([k % 40 for k in range(begin, begin + 10)], items[begin : begin + 10])
         with no_host(), monkeypatch.context() as patch:
-            patch.setattr("obscodec_torchrl.compressed_tensor.as_index", None)
+            patch.setattr("obscodec.torch.compressed_tensor.as_index", None)
             found = ours.get(at if ndim == 2 else (at,) if begin else at)
         assert_equal(found, stock.get(at))
     for copied in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):

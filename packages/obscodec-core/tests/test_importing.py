@@ -53,6 +53,7 @@ def test_a_codec_loads_only_what_it_needs() -> None:
 @pytest.mark.parametrize(("name", "text"), [
     ("zarr", "obscodec.zarr needs zarr 3.1 or newer: pip install 'zarr>=3.1'"),
     ("numcodecs", "obscodec.numcodecs needs numcodecs: pip install numcodecs"),
+    ("torch", "obscodec.torch needs torch: pip install torch"),
 ])  # fmt: skip
 def test_a_module_for_a_package_that_is_missing_says_what_to_install(name: str, text: str) -> None:
     code = f"""

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from atari_steps import atari_steps
+from obscodec.torch import CompressedTensor
 from obscodec_torchrl import CompressedStorage
-from obscodec_torchrl.compressed_tensor import CompressedTensor
 from tensordict import TensorDict
 from torchrl.data import (
     HERReplayBuffer,

@@ -11,8 +11,8 @@ import obscodec
 import pytest
 import torch
 from obscodec import FrameStore
+from obscodec.torch import CompressedTensor
 from obscodec_torchrl import CompressedStorage
-from obscodec_torchrl.compressed_tensor import CompressedTensor
 from tensordict import TensorDict
 
 early = partial(CompressedStorage, decide_after=3, block_frames=2)  # decides, and encodes, in a few steps

@@ -9,7 +9,7 @@ import pytest
 from faults import at_every_line
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, ShapeError, TensorArray
 from obscodec.arrays import Index
-from obscodec_torchrl.arrays import NewTensors, append_together, interleaved_envs
+from obscodec_torchrl.new_tensors import NewTensors, append_together, interleaved_envs
 
 FRAME = (20, 20)
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from atari_steps import atari_steps
 from obscodec.frames import FrameLog
+from obscodec.torch import CompressedTensor, drawn_together
 from obscodec_torchrl import CompressedStorage
-from obscodec_torchrl.arrays import NewTensors
-from obscodec_torchrl.compressed_tensor import CompressedTensor, drawn_together
+from obscodec_torchrl.new_tensors import NewTensors
 from tensordict import NonTensorStack, TensorDict, tensorclass
 from torchrl.data import (
     LazyTensorStorage,

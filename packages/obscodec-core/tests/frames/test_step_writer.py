@@ -274,6 +274,18 @@ def test_an_interrupted_view_leaves_the_next_step_as_it_lies():
         np.testing.assert_array_equal(arrays[1][2], as_it_is, err_msg=where)
 
 
+def test_frames_of_some_are_of_their_sequences():
+    """So a frame that an environment had before is stored once, whoever steps with it."""
+    store, rng = FrameStore(Layout((5, 4), np.uint8), block_frames=4), np.random.default_rng(0)
+    array = TensorArray(np.zeros((N_STEPS, 3), np.int32), store, WriteBuffer(store, 3))
+    frames = rng.integers(256, size=(3, 5, 4)).astype(np.uint8)
+    array[0] = frames
+    for some in ([2], [1, 0], [0, 2]):
+        array[np.full(len(some), 1), np.array(some)] = frames[some]
+    assert np.array_equal(array[1], frames)
+    assert store.stats().n_tensors == 3
+
+
 def test_watches_see_the_rows():
     store = store_of("frames")
     array, other = arrays_of(store, 1)

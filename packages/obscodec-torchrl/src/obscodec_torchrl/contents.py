@@ -11,9 +11,9 @@ import torch
 from obscodec import SnapshotError
 from obscodec.snapshots import OpenGeneration, named
 from obscodec.state import number_of, part_of
+from obscodec.torch import stored_array
 
 from obscodec_torchrl.checkpointer import SNAPSHOT, has_newer
-from obscodec_torchrl.compressed_tensor import stored_array
 from obscodec_torchrl.leaves import Key, leaves
 from obscodec_torchrl.state import axes_of, fill, leaves_of
 from obscodec_torchrl.storage import CompressedStorage

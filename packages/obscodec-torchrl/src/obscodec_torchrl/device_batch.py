@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from obscodec.devices import backend
+from obscodec.torch import CompressedTensor
 
-from obscodec_torchrl.compressed_tensor import CompressedTensor
 from obscodec_torchrl.leaves import leaves
 
 

@@ -18,11 +18,11 @@ from obscodec import CorruptStream, DTypeError, FieldError, Layout, ShapeError, 
 from obscodec.segments import Segments
 from obscodec.snapshots import VERSION, OpenGeneration, named
 from obscodec.state import State, array_of, number_of, part_of
+from obscodec.torch import CompressedTensor, as_tensor, stored_array
 from obscodec.trees import Tree, flatten, unflatten
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage
 
-from obscodec_torchrl.compressed_tensor import CompressedTensor, as_tensor, stored_array
 from obscodec_torchrl.leaves import leaves
 from obscodec_torchrl.state import SavedStorage, arguments_of, axes_of, check_structure, fill, list_of
 from obscodec_torchrl.writing import OPTIONAL

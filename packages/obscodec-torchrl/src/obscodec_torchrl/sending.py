@@ -13,19 +13,19 @@ from obscodec.arrays import DeferredRead
 from obscodec.buffers import MIN_COMPRESSED_NBYTES
 from obscodec.layout import FrameStack
 from obscodec.stores import BATCH_MEMORY, find_frame_stack
-from obscodec.wire import SENDING_CODEC, EncodedBatch
-from tensordict import is_tensor_collection
-from torch.utils._pytree import tree_leaves
-
-from obscodec_torchrl.arrays import append_together
-from obscodec_torchrl.compressed_tensor import (
+from obscodec.torch import (
     PINNED_MEMORY,
     CompressedTensor,
     as_tensor,
     drawn_together,
     stored_array,
 )
+from obscodec.wire import SENDING_CODEC, EncodedBatch
+from tensordict import is_tensor_collection
+from torch.utils._pytree import tree_leaves
+
 from obscodec_torchrl.leaves import Key, leaves, stacked, with_leaves
+from obscodec_torchrl.new_tensors import append_together
 from obscodec_torchrl.writing import in_time
 
 _N_LOOKED_AT = 32  # steps

@@ -15,10 +15,10 @@ import torch
 from obscodec import CorruptStream, Layout
 from obscodec.runtime import says_memory_error
 from obscodec.state import State, array_of, number_of, part_of
+from obscodec.torch import CompressedTensor, as_tensor, stored_array
 from tensordict import TensorDict, is_tensor_collection
 from torchrl.data import LazyTensorStorage
 
-from obscodec_torchrl.compressed_tensor import CompressedTensor, as_tensor, stored_array
 from obscodec_torchrl.leaves import Key, leaves, with_leaves
 from obscodec_torchrl.memmaps import files_of, folder_of, load_memmap
 

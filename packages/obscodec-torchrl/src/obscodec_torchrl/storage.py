@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Self, TypeVar, Unpack, cast
 import obscodec
 import torch
 from obscodec.arguments import as_count, as_envs, as_flag, kind_of, refuse_unknown
+from obscodec.arrays import DrawnArray
 from obscodec.buffers import BufferKeywords, BufferOptions, Memory, TorchBatch, making_room
 from obscodec.devices import check_place
 from obscodec.fixed import Fixed, Option
@@ -22,14 +23,13 @@ from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.state import State, versioned
 from obscodec.stats import BufferStats
 from obscodec.stores import Store, load_ahead
+from obscodec.torch import DEVICE_BATCH, DRAWING, CompressedTensor, Device, as_index, decode
 from tensordict import is_tensor_collection
 from torch.utils._pytree import tree_leaves, tree_map
 from torchrl.data import LazyTensorStorage, ReplayBuffer, RoundRobinWriter
 from torchrl.data.replay_buffers.storages import _flip_list
 
-from obscodec_torchrl.arrays import DrawnArray
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
-from obscodec_torchrl.compressed_tensor import DEVICE_BATCH, DRAWING, CompressedTensor, Device, as_index, decode
 from obscodec_torchrl.device_batch import DeviceBatch, DeviceReader
 from obscodec_torchrl.leaves import Key, as_key, leaves, selected, with_leaves
 from obscodec_torchrl.loading import load_dict, state_dict_of

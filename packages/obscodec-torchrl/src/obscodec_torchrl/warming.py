@@ -3,7 +3,7 @@
 import numpy as np
 from obscodec import FrameStore, Layout, TensorArray
 
-from obscodec_torchrl.arrays import append_together
+from obscodec_torchrl.new_tensors import append_together
 
 
 def append_to_two_arrays() -> None:

@@ -12,11 +12,11 @@ from obscodec import DTypeError, FieldError, Layout, ShapeError
 from obscodec.buffers import MIN_COMPRESSED_NBYTES, BufferOptions
 from obscodec.segments import Ints
 from obscodec.stores import Store
+from obscodec.torch import CompressedTensor, as_index, drawn_together, stored_array
 from torchrl.data import LazyTensorStorage, RoundRobinWriter
 
-from obscodec_torchrl.arrays import append_together
-from obscodec_torchrl.compressed_tensor import CompressedTensor, as_index, drawn_together, stored_array
 from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, with_leaves
+from obscodec_torchrl.new_tensors import append_together
 
 K = TypeVar("K", str, Key)
 OPTIONAL = ("index",)  # writers add this key to their items; others may leave it out

@@ -7,13 +7,16 @@ nor which step of which episode a row is.
 from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Selection, filled
 from obscodec.arrays.indexing import Index, Part, index_parts, n_axes, split_parts
 from obscodec.arrays.tensor_array import TensorArray, places_together
+from obscodec.arrays.views import DrawnArray, PartArray, strided_view, strides_of
 from obscodec.arrays.write_buffer import WriteBuffer
 
 __all__ = [
     "OPEN_READ",
     "DeferredRead",
+    "DrawnArray",
     "Index",
     "Part",
+    "PartArray",
     "Selection",
     "TensorArray",
     "WriteBuffer",
@@ -22,4 +25,6 @@ __all__ = [
     "n_axes",
     "places_together",
     "split_parts",
+    "strided_view",
+    "strides_of",
 ]

@@ -38,7 +38,8 @@ class TensorArray:
         ids: an integer array of ids in ``store``. This array owns one reference to each.
         store: the store of the tensors.
         write_buffer: where assigned steps wait, so that some are stored together; for an array
-            ``[n_steps, n_envs, *shape]`` that is filled step by step. None to store each step at once.
+            ``[n_steps, n_envs, *shape]``, or ``[n_steps, *shape]`` of one environment, that is filled step by step.
+            None to store each step at once.
 
     Raises:
         DTypeError: an argument has another type, or the ids are not int32 or int64.
@@ -69,7 +70,7 @@ class TensorArray:
             if not ids.flags.writeable:
                 raise DTypeError("ids are read-only, and a write buffer writes them: pass a copy")
             n_envs, other = write_buffer.n_envs, write_buffer.store is not store
-            if other or ids.shape[1:] != (n_envs,):
+            if other or (ids.shape[1:] or (1,)) != (n_envs,) or not ids.ndim:
                 raise ShapeError(
                     f"a write buffer is for one store and ids [n_steps, {n_envs}], got ids of shape {ids.shape}"
                     + (" and another store" if other else "")
@@ -155,6 +156,10 @@ class TensorArray:
             ids.flags.writeable = False
         return self._view(ids)
 
+    def row(self, index: int) -> TensorArray:
+        """A view of a row, as ``array[index]`` of numpy is one; IndexError if there is no such row."""
+        return self._view(self._ids[index, ...])
+
     def swapaxes(self, axis1: int, axis2: int) -> TensorArray:
         """A view with two axes exchanged.
 
@@ -203,7 +208,8 @@ class TensorArray:
             value = from_device(self.store.device, value)
         write_buffer = self._write_buffer
         if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
-            if type(value) is not np.ndarray or not write_buffer.put(self._ids, index, value):
+            row = value[None] if type(value) is np.ndarray and self._ids.ndim == 1 else value
+            if type(row) is not np.ndarray or not write_buffer.put(self._ids, index, row):
                 write_buffer.put(self._ids, index, self._cast(value, write_buffer.row_shape))
         elif write_buffer is None or self._is_view or not write_buffer.put_some(self._ids, index, value):
             self._assign(index, value)

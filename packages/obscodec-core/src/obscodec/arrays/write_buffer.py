@@ -131,7 +131,7 @@ class WriteBuffer:
         Returns:
             False if they are something else, or if the store can't take them at once; nothing is done then.
         """
-        if not isinstance(index, tuple) or len(index) != 2 or type(tensors) is not np.ndarray:
+        if not isinstance(index, tuple) or not len(index) == ids.ndim == 2 or type(tensors) is not np.ndarray:
             return False
         n = len(tensors) if tensors.ndim else 0
         if not 0 < n <= self.n_envs or tensors.shape[1:] != self.row_shape[1:] or tensors.dtype != self.dtype:

@@ -9,8 +9,9 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
-from obscodec import TensorArray
-from obscodec.arrays import Index
+
+from obscodec.arrays.indexing import Index
+from obscodec.arrays.tensor_array import TensorArray
 from obscodec.layout import ArrayLike, Layout, as_array
 from obscodec.segments import Ints
 
@@ -62,6 +63,10 @@ class PartArray:
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> NoReturn:
         raise TypeError("a view of parts of compressed items can only be read: assign to them, as in x[3, 0] = value")
 
+    def row(self, index: int) -> PartArray:
+        """A view of a row."""
+        return PartArray(self.ids[index, ...])
+
     def __repr__(self) -> str:
         return f"PartArray({self.ids!r})"
 
@@ -74,9 +79,10 @@ class PartArray:
         return PartArray(ids)
 
 
-def strides_of(ids: npt.NDArray[np.generic], item: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, in elements, of an ndarray that has an item of the shape ``item`` for each id."""
-    n = math.prod(item)
+def strides_of(array: TensorArray | PartArray) -> tuple[int, ...]:
+    """The strides, in elements, of an ndarray that has an item for each id. Rows that wait go on waiting."""
+    ids: npt.NDArray[np.generic] = array._ids if isinstance(array, TensorArray) else array.ids
+    n, item = math.prod(array.layout.shape), array.layout.shape
     return *(stride // ids.itemsize * n for stride in ids.strides), *_contiguous(item)
 
 

@@ -10,10 +10,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 from obscodec import TensorArray
-from obscodec.arrays import Index, places_together
+from obscodec.arrays import Index, PartArray, places_together
 from obscodec.runtime import assign
-
-from obscodec_torchrl.arrays.views import PartArray
 
 K = TypeVar("K", bound=Hashable)
 Array = npt.NDArray[np.generic]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+
 from obscodec.arrays import Part, index_parts, n_axes, split_parts
 
 
