@@ -102,8 +102,12 @@ def test_what_torch_refuses_is_refused():
             obs[row]
     with pytest.raises(TypeError, match="only be read"):
         obs[0][1].copy_(torch.zeros(20, 20, dtype=torch.uint8))
-    obs[-1] = torch.ones(3, 20, 20, dtype=torch.uint8)
+    with pytest.raises(RuntimeError):
+        obs[0] = torch.zeros(2, 3, 20, 20, dtype=torch.uint8)
+    obs[-1] = torch.ones(1, 1, 3, 20, 20, dtype=torch.uint8)
     assert obs[N - 1].clone().min() == 1
+    obs[-1] = np.full((20, 20), 2)
+    assert obs[N - 1].clone().min() == 2
     assert not obs[: N - 1].any()
 
 

@@ -275,6 +275,12 @@ def test_a_selection_of_a_shape_that_no_array_has_is_refused(chosen):
         EncodedBatch.from_bytes(batch.to_bytes())
 
 
+def test_items_may_have_as_many_axes_as_numpy_has():
+    array = TensorArray.zeros((3, 2), FrameStore(Layout((1,) * 61 + (4,), np.uint8)))
+    message = EncodedBatch.of(DeferredRead(lambda: array[1:])).to_bytes()
+    assert EncodedBatch.from_bytes(message).read().shape == (2, 2, *(1,) * 61, 4)
+
+
 def test_nothing_is_converted_that_is_not_decoded(ring):
     with pytest.raises(SpecError, match="leave it out"):
         ring.sample(3, to="encoded", convert=list)

@@ -122,7 +122,9 @@ class CompressedTensor(torch.Tensor):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if type(index) is int and self.n_leading:
-            self[index].copy_(torch.as_tensor(value, dtype=self.dtype))
+            row = torch.as_tensor(value, dtype=self.dtype)
+            surplus = max(0, row.ndim - self.ndim + 1)
+            self[index].copy_(row.squeeze(tuple(range(surplus))))  # torch ignores axes of length 1 in front
             return
         *views, at = steps_of(as_index(index), self.n_leading, self.ndim, writing=True)
         if views:

@@ -24,6 +24,7 @@ _VERSION = 1
 _NAME = b"obsb"
 _SELECTED: Final = {"$store", "begin", "chosen", "longest"}  # see ``DeferredRead.undecoded``
 MAX_BYTES = 1 << 30
+_MOST_AXES = 64  # of an array of numpy
 
 
 class _Leaf(NamedTuple):
@@ -174,7 +175,9 @@ def _check(of: State, leaves: list[_Leaf]) -> None:
     chosen, longest = part_of(of, "chosen", list), of["longest"]
     if not all(type(n) is int and n >= 0 for n in chosen):
         raise CorruptStream(f"a selection has a shape of whole numbers, got {chosen}")
-    Layout((*chosen, *leaf.layout.shape), leaf.layout.dtype)  # no array of numpy has more axes or bytes
+    shape = *chosen, *leaf.layout.shape
+    if len(shape) > _MOST_AXES or math.prod(n or 1 for n in shape) * leaf.layout.dtype.itemsize >= 1 << 63:
+        raise CorruptStream(f"no array has the shape {shape}")
     number_of(of, "begin", 0, leaf.n - math.prod(chosen))
     if longest is not None and (not chosen or not leaf.layout.shape):
         raise CorruptStream("items are joined that have no pages")
