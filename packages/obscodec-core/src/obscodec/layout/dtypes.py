@@ -76,7 +76,6 @@ def is_common(dtype: np.dtype[np.generic]) -> bool:
     return dtype.kind in "biufc" and dtype.name not in EXTENDED
 
 
-@_remembered
 def dtype_name(dtype: np.dtype[np.generic]) -> str:
     """The name in streams, configs and files: ``<f4``, ``|u1``, ``<M8[ns]``, ``bfloat16``, ``<f16[x87]``."""
     if dtype.name in EXTENDED:
