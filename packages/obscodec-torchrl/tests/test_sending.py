@@ -5,6 +5,7 @@ The actors here are objects of this process, whose results go through pickle; ``
 
 import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -140,14 +141,21 @@ def test_a_batch_comes_in_parts(steps: TensorDict, kind: str) -> None:
         buffer.extend(given.clone())
         torch.manual_seed(1)
         drawn.append(sampled_in_parts(buffer, (), {"return_info": True}))
-    parts, (decoded, *_) = drawn
+    parts, (wanted, wanted_info) = drawn[0], joined(drawn[1])
     of_kind = {"encoded": {bytes}, "large": {np.ndarray, type(None)}, "decoded by a transform": {tuple, type(None)}}
     assert {*map(type, parts)} == of_kind[kind]
     assert kind != "encoded" or max(map(len, parts)) < 100 << 10
     arrived, info = joined([sent(part) for part in parts])
     plain_leaves(arrived)
-    assert_equal(arrived, decoded[0])
-    assert torch.equal(info["index"], decoded[1]["index"])
+    assert_equal(arrived, wanted)
+    assert torch.equal(info["index"], wanted_info["index"])
+
+
+@pytest.mark.parametrize("made", [b"bytes", np.arange(9), (1, 2), None])
+def test_what_a_transform_makes_comes_as_it_is(made: Any) -> None:
+    arrived = joined([sent(part) for part in sampled_in_parts(SimpleNamespace(sample=lambda: made), (), {})])
+    assert type(arrived) is type(made)
+    assert np.array_equal(arrived, made) if made is not None else arrived is None
 
 
 def test_views_of_what_is_sent_can_be_sent(steps: TensorDict) -> None:

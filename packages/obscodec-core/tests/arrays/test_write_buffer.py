@@ -160,11 +160,16 @@ def test_a_row_that_its_dtype_would_change_is_refused():
     assert (array[3] == 7).all()
 
 
+_REFUSED = "a write buffer writes ids, and these are read-only, or not contiguous: pass a copy"
+
+
 @pytest.mark.parametrize(
     ("ids", "text"),
     [
         (np.zeros((3, 2), np.int16), "ids are int32 or int64, got int16"),
-        (np.broadcast_to(np.int32(0), (3, 2)), "ids are read-only, and a write buffer writes them: pass a copy"),
+        (np.broadcast_to(np.int32(0), (3, 2)), _REFUSED),
+        (np.zeros((6, 2), np.int32)[::-2], _REFUSED),
+        (np.zeros((2, 3), np.int32).T, _REFUSED),
     ],
 )
 def test_ids_that_could_not_be_written_are_refused(ids, text):

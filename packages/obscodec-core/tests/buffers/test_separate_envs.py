@@ -233,6 +233,7 @@ def some(n=10, **more):
         ([0, 3], ShapeError, r"environments must be 0 to 2, got \[0, 3\]"),
         (-1, ShapeError, "environments must be 0 to 2, got -1"),
         ([1, 1], ShapeError, r"a step of each environment has one value, got \[1, 1\]: name each once"),
+        ([[0, 1]], ShapeError, r"a step of each environment has one value, got \[\[0, 1\]\]: name each once"),
         ([[0], [1]], ShapeError, r"a step of each environment has one value, got \[\[0\], \[1\]\]: name each once"),
         ([0.5], DTypeError, "environments are integers"),
         ([0, 1], ShapeError, "field 'obs': expected shape"),

@@ -111,6 +111,16 @@ def test_what_torch_refuses_is_refused():
     assert not obs[: N - 1].any()
 
 
+def test_rows_are_set_without_gradients_and_read_with_them():
+    obs, _ = two_tensors(FrameStore(Layout((3, 20, 20), np.float32)))
+    obs[2] = torch.full((3, 20, 20), 2.0)
+    with torch.inference_mode():
+        obs[4] = obs[2]
+        assert obs[4].mean() == 2
+    obs.requires_grad_()
+    assert obs[2].requires_grad
+
+
 def test_it_needs_torch_alone():
     code = """
 import sys

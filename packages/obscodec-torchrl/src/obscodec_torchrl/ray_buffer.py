@@ -71,7 +71,7 @@ def sampled_in_parts(buffer: Any, args: tuple[Any, ...], options: dict[str, Any]
 
     batch, nothing = buffer.sample(*args, **options), [None] * (_N_PARTS - 1)
     if not is_sent_encoded(batch):
-        return [batch, *nothing]
+        return [(batch,), *nothing]
     pickled = cloudpickle.dumps(batch)  # type: ignore[no-untyped-call]
     n = -(-len(pickled) // _N_PARTS)
     if n > _MOST_OF_PART:
@@ -82,6 +82,6 @@ def sampled_in_parts(buffer: Any, args: tuple[Any, ...], options: dict[str, Any]
 def joined(parts: list[Any]) -> Any:
     """The batch of which these are the parts."""
     first, *_ = parts
-    if isinstance(first, np.ndarray):
-        return pickle.loads(first.data)
-    return pickle.loads(b"".join(parts)) if isinstance(first, bytes) else first
+    if isinstance(first, tuple):
+        return first[0]
+    return pickle.loads(first.data if isinstance(first, np.ndarray) else b"".join(parts))

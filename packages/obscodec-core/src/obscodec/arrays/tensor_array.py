@@ -67,8 +67,8 @@ class TensorArray:
         check_kind("store", store, Store, "a Store, such as FrameStore(layout)")
         if write_buffer is not None:
             check_kind("write_buffer", write_buffer, WriteBuffer, "a WriteBuffer, such as WriteBuffer(store, n_envs)")
-            if not ids.flags.writeable:
-                raise DTypeError("ids are read-only, and a write buffer writes them: pass a copy")
+            if not (ids.flags.writeable and ids.flags.c_contiguous):  # kernels write them by their address
+                raise DTypeError("a write buffer writes ids, and these are read-only, or not contiguous: pass a copy")
             n_envs, other = write_buffer.n_envs, write_buffer.store is not store
             if other or (ids.shape[1:] or (1,)) != (n_envs,) or not ids.ndim:
                 raise ShapeError(

@@ -129,7 +129,7 @@ class WriteBuffer:
         """:meth:`put` for ``m`` of the tensors, ``[m, *shape]``: ``index`` has their rows and columns, ``i64[m]``.
 
         Returns:
-            False if they are something else, or if the store can't take them at once; nothing is done then.
+            False if index or tensors have another form, or the store can't take them at once; nothing is done then.
         """
         if not isinstance(index, tuple) or not len(index) == ids.ndim == 2 or type(tensors) is not np.ndarray:
             return False

@@ -1021,8 +1021,8 @@ class RingBuffer:
         if envs is None:
             return None, None
         given = np.atleast_1d(check_envs(envs, self.n_envs))
-        order = given.argsort()
-        chosen = given[order]
+        order = given.reshape(-1).argsort()
+        chosen = given.reshape(-1)[order]
         if given.ndim > 1 or (chosen[1:] == chosen[:-1]).any():
             raise ShapeError(f"a step of each environment has one value, got {reprlib.repr(envs)}: name each once")
         return None if len(chosen) == self.n_envs else chosen, order

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.frames.frame_log import FrameLog
+from obscodec.frames.kernels.steps import PICKED_STEPS
 from obscodec.frames.step_state import Ids, StepState
 from obscodec.layout import Layout, Rows
 from obscodec.segments import Ints
@@ -65,7 +66,7 @@ class StepWriter:
         self.state.bind_ids((ids, ids))
         self.state.picked[:, : len(tensors)] = steps, sequences
         rows = self._as_it_lies(0, tensors)
-        return self.owner.log.write_step(self.state, rows, rows, 1, 0, -1)
+        return self.owner.log.write_step(self.state, rows, rows, 1, 0, PICKED_STEPS)
 
     def write_both(self, step: int, ids: tuple[Ids, Ids], tensors: Tensors, more_tensors: Tensors) -> bool:
         """:meth:`write` for two arrays, all or none; the rows of bound columns change in the same step.

@@ -2,7 +2,6 @@
 
 import re
 import reprlib
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -31,9 +30,6 @@ _LONG_FORMATS: Final = {63: "x87", 105: "double-double", 112: "quad"}
 _WRITTEN_LONG: Final = re.compile(r"(<[fc](?:12|16|24|32))\[([a-z0-9-]+)\]")
 
 
-_remembered = lru_cache(64)  # numpy takes microseconds to find the name of a dtype
-
-
 def _long_format() -> str:
     """The format of a longdouble of this processor."""
     return _LONG_FORMATS.get(np.finfo(np.longdouble).nmant, "unknown")
@@ -47,7 +43,6 @@ def extended_dtype(name: str) -> np.dtype[np.generic]:
     return dtype
 
 
-@_remembered
 def storable(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """``dtype`` in little-endian byte order.
 
@@ -70,7 +65,6 @@ def storable(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     )
 
 
-@_remembered
 def is_common(dtype: np.dtype[np.generic]) -> bool:
     """Whether every GPU library has the dtype: some lack times, bfloat16 and float8."""
     return dtype.kind in "biufc" and dtype.name not in EXTENDED

@@ -42,12 +42,9 @@ class CompressedTensor(torch.Tensor):
     A view with whole items is a view of the ids: it decodes nothing, and writes through. A view of parts of items is a
     decoded copy, and read-only. An index array decodes the items that it selects. ``copy_``, ``fill_`` and ``zero_``
     decode nothing. Every other operation decodes the whole tensor; an operation in place then stores its result. A
-    compressed tensor has no memory to share.
-
-    Args:
-        array: the compressed array, which this tensor writes to. If it has a write buffer, rows are best stored one by
-            one, as in ``x[k].copy_(row)`` or ``x[k] = row``.
-        device: of decoded tensors.
+    compressed tensor has no memory to share. The first argument is the array that it reads and writes; if that has a
+    write buffer, rows are best stored one by one, as in ``x[k].copy_(row)`` or ``x[k] = row``. ``device`` is that of
+    decoded tensors.
 
     Example:
         >>> import torch
@@ -109,7 +106,7 @@ class CompressedTensor(torch.Tensor):
         batch = DEVICE_BATCH.get()
         if batch is not None and (room := batch.room_for(self.array, index)) is not None:
             return cast("torch.Tensor", room)
-        if type(index) is int and self.n_leading:  # past torch, which takes ten times as long to find it
+        if type(index) is int and self.n_leading and not self.requires_grad:  # past torch, which is slower
             row = CompressedTensor(self.array.row(index), self.device)
             row.row_of = self.array, index
             return row
@@ -122,9 +119,10 @@ class CompressedTensor(torch.Tensor):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if type(index) is int and self.n_leading:
-            row = torch.as_tensor(value, dtype=self.dtype)
-            surplus = max(0, row.ndim - self.ndim + 1)
-            self[index].copy_(row.squeeze(tuple(range(surplus))))  # torch ignores axes of length 1 in front
+            row = value if isinstance(value, torch.Tensor) else torch.as_tensor(value, dtype=self.dtype)
+            if row.ndim >= self.ndim:  # torch ignores axes of length 1 in front
+                row = row.squeeze(tuple(range(row.ndim - self.ndim + 1)))
+            self[index].copy_(row)
             return
         *views, at = steps_of(as_index(index), self.n_leading, self.ndim, writing=True)
         if views:

@@ -38,6 +38,8 @@ DONE_AND_DUE: Final = -2  # blocks in the queue should be compressed
 NO_ROOM: Final = -3  # nothing is done: there is no room for replaced ids
 NEW_NUMBERS: Final = -4  # nothing is done: a column must learn numbers of its row
 
+PICKED_STEPS: Final = -1  # in place of a step: one for each of some sequences
+
 # The words of ``state``.
 N: Final = 0  # how many sequences there are
 NBYTES: Final = 1  # of a stack
@@ -80,7 +82,7 @@ def exchange_step(
     """Store a row of one array or two, put the ids into the arrays, and keep the ids that were there.
 
     The rows, ``u8[n, nbytes]`` and contiguous, have the number ``step``. Two arrays are a whole step, so that
-    :func:`undo_step` undoes this call alone; ``n_columns`` columns get a row, too. With the step -1, the stacks are
+    :func:`undo_step` undoes this call alone; ``n_columns`` columns get a row, too. With PICKED_STEPS, the stacks are
     of the ``n`` sequences that are picked, of a step for each; nothing undoes that. ``first`` is the frame to begin
     with, of all frames; those before it are in the scratch. ``state`` is changed, as is what it has addresses of.
 
