@@ -29,7 +29,7 @@ from obscodec.frames.kernels.stacks import (
     name_stacks,
     release_stacks,
 )
-from obscodec.frames.kernels.steps import DONE_AND_DUE, NEW_NUMBERS, NO_ROOM, exchange_step
+from obscodec.frames.kernels.steps import DONE_AND_DUE, NEW_NUMBERS, NO_ROOM, PICKED_STEPS, exchange_step
 from obscodec.frames.open_blocks import OpenBlocks
 from obscodec.frames.sealer import Sealer
 from obscodec.frames.sizes import growing_bytes
@@ -325,7 +325,7 @@ class FrameLog:
                         break
                     elif first < n_arrays * len(rows) * stacks.depth:
                         row = first // stacks.depth % len(rows)
-                        sequence = state.first + (row if step >= 0 else int(state.picked[1, row]))
+                        sequence = state.first + (row if step != PICKED_STEPS else int(state.picked[1, row]))
                         self._prepare(0 if self._is_one else sequence)
                     else:
                         stacks.reserve(n_arrays * len(rows))

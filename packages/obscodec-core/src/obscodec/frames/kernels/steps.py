@@ -49,7 +49,7 @@ ID_NBYTES: Final = 6  # of each of two arrays: the bytes of an id, 4 or 8
 STACK: Final = 8  # address of room for a stack
 SCRATCH: Final = 9  # address of room for frames with a reference each, for ids, and for 0..n-1
 REPLACED: Final = 10  # address of the rows of replaced ids
-WHERE: Final = 11  # address of a table with the place of each of these rows: address, bytes of an id, step or -1
+WHERE: Final = 11  # address of a table with the place of each of these rows: address, bytes of an id, step
 MOST_REPLACED: Final = 12  # how many rows these have
 N_REPLACED: Final = 13  # how many of them are used
 N_BEGUN: Final = 14  # how many were used when the step began
@@ -151,7 +151,7 @@ def _exchange(
                 pixels, channels = bytes_at(stack, state[NBYTES]), bytes_at(state[STACK], state[NBYTES])
                 _part_channels(pixels, state[CHANNELS + at], channels)
             stack = state[STACK]
-        sequence = state[FIRST] + (row if step >= 0 else picked[1, row]) * state[STRIDE]
+        sequence = state[FIRST] + (row if step != PICKED_STEPS else picked[1, row]) * state[STRIDE]
         frame_id = append_frame(stack + k * nbytes, k == 0, held[i - 1] if k else 0, sequence, open_blocks, tables)
         if frame_id < 0:
             return i
@@ -162,11 +162,12 @@ def _exchange(
         return int(n_frames)
     for at in range(n_arrays):
         id_nbytes, where = state[ID_NBYTES + at], int64s_at(state[WHERE] + 24 * state[N_REPLACED], 3)
-        where[0], where[1], where[2] = state[IDS + at] + step * n * id_nbytes, id_nbytes, step
         old = int64s_at(state[REPLACED] + 8 * n_all * state[N_REPLACED], n)
         for i in range(n):
             old[i] = ids[at * n + i]
-        if step >= 0:
+        where[2] = step
+        if step != PICKED_STEPS:
+            where[0], where[1] = state[IDS + at] + step * n * id_nbytes, id_nbytes
             _swap(where, old)
         else:
             for i in range(n):
