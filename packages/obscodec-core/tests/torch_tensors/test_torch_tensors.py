@@ -121,6 +121,19 @@ def test_rows_are_set_without_gradients_and_read_with_them():
     assert obs[2].requires_grad
 
 
+def test_a_cleared_tensor_leaves_nothing_in_its_store():
+    store = FrameStore(Layout((4, 20, 20), np.uint8), frame_stack=4)
+    obs, next_obs = two_tensors(store)
+    for k, value in enumerate(played(store.layout, 2 * N)):
+        obs[k % N] = next_obs[k % N - 1] = value
+    obs.array.clear(...)
+    assert torch.equal(next_obs[N - 2].clone(), played(store.layout, 2 * N)[-1])
+    assert not obs[:].any()
+    next_obs.array.clear(...)
+    obs.array.write_buffer.flush()
+    assert store.stats().n_tensors == 0
+
+
 def test_it_needs_torch_alone():
     code = """
 import sys
