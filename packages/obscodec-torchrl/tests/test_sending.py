@@ -213,6 +213,14 @@ def test_a_client_sends_its_rows_only(steps: TensorDict) -> None:
     assert len(pickle.dumps(encoded(noise), 5)) < 1.01 * nbytes
 
 
+def test_a_frame_is_sent_once_however_the_next_step_is_called(steps: TensorDict) -> None:
+    flat = steps.exclude("next")
+    for name, _ in steps["next"].items():
+        flat[f"next_{name}"] = steps["next", name]
+    n_nested, n_flat = (len(pickle.dumps(encoded(of))) for of in (steps, flat))
+    assert n_flat < 1.05 * n_nested
+
+
 def test_a_client_sends_what_it_had_when_it_was_encoded(steps: TensorDict) -> None:
     part = steps[:64].clone()
     made = encoded(part)

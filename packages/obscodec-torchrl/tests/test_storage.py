@@ -223,6 +223,17 @@ def test_an_index_out_of_range_is_refused() -> None:
     assert storage.compressed()[("pixels",)].array.store.stats().n_tensors == n_tensors
 
 
+@pytest.mark.parametrize("key", [("next", "pixels"), "next_pixels"])
+def test_a_frame_of_a_step_and_of_the_next_one_is_stored_once(key: Any) -> None:
+    data = TensorDict({}, [N])
+    data[key], data["pixels"] = steps(N)["next", "pixels"], steps(N)["pixels"]
+    storage = early(N)
+    storage.set(range(N), data)
+    stores = {leaf.array.store for leaf in storage.compressed().values()}
+    assert [store.stats().n_tensors for store in stores] == [N + 1]
+    assert (storage[EVERYTHING] == data).all()
+
+
 def test_a_codec_for_a_key_that_is_not_there_is_refused() -> None:
     with pytest.raises(
         obscodec.FieldError, match=r"codec is given for \('pixel',\), which is none of the fields \('pixels',\)"

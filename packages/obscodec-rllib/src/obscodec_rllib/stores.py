@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
-from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
 from obscodec import CorruptStream, Layout, SnapshotError, TensorArray
+from obscodec.arrays import BorrowedArray
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints, Segments
 from obscodec.snapshots import VERSION
@@ -22,58 +21,40 @@ from obscodec_rllib.rows import Rows
 Leaf = tuple[str, Layout]  # where an array is in an observation, and what it is
 
 
-class _Owner(ref["OwnedIds"]):
-    """What a set of owners has of an :class:`OwnedIds`, and what is left of it."""
-
-    __slots__ = ("ids", "store")
-    __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference ask its object, which may be gone
-    ids: Ints
-    store: Store
-
-
 class OwnedIds:
-    """Ids ``i64[n]`` of an array of each observation of an episode, with a reference to each.
+    """Ids ``i64[n]`` of an array of each observation of an episode, with a reference to each, which goes with it."""
 
-    When this object goes, wherever that is, it takes no lock and calls nobody: ``Stores.settle`` gives the ids back.
-    """
+    __slots__ = ("__weakref__", "_owned", "store")
 
-    __slots__ = ("__weakref__", "_owner")
-
-    def __init__(self, stores: Stores, store: Store, ids: Ints) -> None:
-        self._owner = owner = _Owner(self, stores.released.append)
-        owner.ids, owner.store = ids, store
-        stores.owners.add(owner)
+    def __init__(self, store: Store, ids: Ints) -> None:
+        self.store = store
+        self._owned = store.own(self, ids)
 
     @property
     def ids(self) -> Ints:
         """The ids."""
-        return self._owner.ids
-
-    @property
-    def store(self) -> Store:
-        """The store of the ids."""
-        return self._owner.store
+        return self._owned.ids
 
     @property
     def rows(self) -> Rows:
         """Placeholders for the tensors."""
-        return Rows(self._owner.store, self._owner.ids)
+        return Rows(self.store, self.ids)
 
     @property
     def array(self) -> TensorArray:
         """The tensors, as an array that decodes what is read, and encodes what is assigned."""
-        return TensorArray(self._owner.ids, self._owner.store)
+        return BorrowedArray(self.ids, self.store, self)
 
     def take_over(self, other: OwnedIds, begin: int) -> None:
         """Move the ids of another owner, from ``begin`` on, behind these."""
         ids, left = np.concatenate([self.ids, other.ids[begin:]]), other.ids[:begin]
-        other._owner.ids = left  # first: an interrupt here loses references, and gives none back twice
-        self._owner.ids = ids
+        other._owned.ids = left  # first: an interrupt here loses references, and gives none back twice
+        self._owned.ids = ids
 
     def remove(self, index: int) -> None:
         """Take the id at an index out, and give it back."""
         removed, ids = np.array([self.ids[index]]), np.delete(self.ids, index)
-        self._owner.ids = ids
+        self._owned.ids = ids
         self.store.release(removed)
 
 
@@ -83,18 +64,12 @@ class Stores:
     Args:
         codec: of all stores, see ``obscodec.Field``.
         min_nbytes: smaller arrays, and those that no codec takes, are not compressed.
-
-    Attributes:
-        owners: all owners of ids that were not given back.
-        released: the owners that are gone.
     """
 
     def __init__(self, codec: str, min_nbytes: int) -> None:
         self.codec = codec
         self.min_nbytes = min_nbytes
         self.stores: dict[Leaf, Store] = {}
-        self.owners: set[_Owner] = set()
-        self.released: deque[_Owner] = deque()
 
     @says_memory_error
     def append(self, name: str, tensors: npt.NDArray[Any], sequence: int) -> OwnedIds | npt.NDArray[Any]:
@@ -111,11 +86,11 @@ class Stores:
         store = self.stores.get((name, layout))
         if store is None:
             store = self.stores.setdefault((name, layout), AutoStore(layout, codec=self.codec))
-        return OwnedIds(self, store, store.append(tensors, sequence))
+        return OwnedIds(store, store.append(tensors, sequence))
 
     def owned(self, number: int, ids: Ints) -> OwnedIds:
         """Saved ids of the store with this number, whose references the result takes over."""
-        return OwnedIds(self, [*self.stores.values()][number], np.array(ids, np.int64))
+        return OwnedIds([*self.stores.values()][number], np.array(ids, np.int64))
 
     def number(self, leaf: OwnedIds | npt.NDArray[Any]) -> int | None:
         """The number of the store of an array; None if it is not compressed."""
@@ -123,12 +98,9 @@ class Stores:
 
     def settle(self) -> None:
         """Give the ids back whose owners are gone."""
-        while self.released:
-            owner = self.released[0]
-            with owner.store.changing:
-                owner.store.settle(owner.ids)  # sets them to 0, so it can be repeated
-            self.owners.discard(owner)
-            self.released.popleft()
+        for store in self.stores.values():
+            with store.changing:
+                store.settle()
 
     def decide(self) -> None:
         """Wait until each store has chosen its codec, and all is stored with it."""

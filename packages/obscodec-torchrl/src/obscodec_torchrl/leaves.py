@@ -1,13 +1,14 @@
 """The leaves of the data of a replay buffer: of tensordicts, tensorclasses, pytrees, single tensors."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from tensordict import LazyStackedTensorDict, is_tensor_collection
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map, tree_map_with_path
 
 Key = tuple[str, ...]
+K = TypeVar("K", str, Key)
 
 
 def leaves(data: Any) -> dict[Key, Any]:
@@ -54,6 +55,21 @@ def n_batch_axes(data: Any, path: Key, otherwise: int) -> int:
 def as_key(key: str | Key) -> Key:
     """A key of a tensordict as a path."""
     return (key,) if isinstance(key, str) else key
+
+
+def timeless(path: Key) -> Key:
+    """A path without what says that a leaf is of the next step.
+
+    Example:
+        >>> timeless(("next", "pixels")), timeless(("next_pixels",))
+        (('pixels',), ('pixels',))
+    """
+    return tuple(name.removeprefix("next_") for name in path if name != "next")
+
+
+def in_time(keys: Iterable[K]) -> list[K]:
+    """Keys, before those of the next step."""
+    return sorted(keys, key=lambda key: timeless(as_key(key)) != as_key(key))
 
 
 def _tree_key(keys: Any) -> Key:

@@ -24,9 +24,8 @@ from obscodec.wire import SENDING_CODEC, EncodedBatch
 from tensordict import is_tensor_collection
 from torch.utils._pytree import tree_leaves
 
-from obscodec_torchrl.leaves import Key, leaves, stacked, with_leaves
+from obscodec_torchrl.leaves import Key, in_time, leaves, stacked, timeless, with_leaves
 from obscodec_torchrl.new_tensors import append_together
-from obscodec_torchrl.writing import in_time
 
 _N_LOOKED_AT = 32  # steps
 
@@ -107,7 +106,7 @@ def _received(message: bytes, devices: Sequence[str]) -> list[torch.Tensor]:
 def encoded(items: Any) -> Any:
     """A copy of items ``[*batch]`` that is sent encoded, without the rest of what they are slices of.
 
-    Their leaves of 1 KiB or more are compressed, each frame once for all leaves whose keys differ in ``"next"`` only.
+    Their leaves of 1 KiB or more are compressed, each frame once for the leaves of a step and of the next one.
     Data that are no tensordict are returned as they are.
     """
     if not is_tensor_collection(items) or not items.batch_size.numel():
@@ -119,9 +118,9 @@ def encoded(items: Any) -> Any:
     arrays: dict[Key, TensorArray] = {}
     for path in in_time(given):
         layout = Layout(tuple(given[path].shape[1:]), str(given[path].dtype).removeprefix("torch."))
-        group = tuple(name for name in path if name != "next"), layout
+        group = timeless(path), layout
         if group not in stores:
-            following = given.get(("next", *path))
+            following = next((x for k, x in given.items() if k != path and timeless(k) == group[0]), None)
             is_alike = following is not None and (following.shape, following.dtype) == (
                 given[path].shape,
                 given[path].dtype,

@@ -31,7 +31,7 @@ from torchrl.data.replay_buffers.storages import _flip_list
 
 from obscodec_torchrl.checkpointer import CompressedStorageCheckpointer
 from obscodec_torchrl.device_batch import DeviceBatch, DeviceReader
-from obscodec_torchrl.leaves import Key, as_key, leaves, selected, with_leaves
+from obscodec_torchrl.leaves import Key, as_key, leaves, selected, timeless, with_leaves
 from obscodec_torchrl.loading import load_dict, state_dict_of
 from obscodec_torchrl.remote_object import RemoteObject
 from obscodec_torchrl.sending import sent_encoded
@@ -67,9 +67,9 @@ class RemoteStorage(LazyTensorStorage):  # type: ignore[misc]
 class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
     """A storage that keeps images compressed, without loss, and gives the items that ``LazyTensorStorage`` gives.
 
-    Leaves of 1 KiB or more per item are compressed, smaller ones are plain tensors. Leaves whose keys differ in
-    ``"next"`` only, such as ``"pixels"`` and ``("next", "pixels")``, share a store, which stores each frame once. A
-    sampled batch is decoded after the lock of the buffer is released; a GPU decodes it at once.
+    Leaves of 1 KiB or more per item are compressed, smaller ones are plain tensors. Leaves of a step and of the next
+    one, such as ``"pixels"`` and ``("next", "pixels")``, or ``"next_pixels"``, share a store, which stores each frame
+    once. A sampled batch is decoded after the lock of the buffer is released; a GPU decodes it at once.
 
     Args:
         max_size: how many items the storage has room for.
@@ -439,7 +439,7 @@ class CompressedStorage(LazyTensorStorage):  # type: ignore[misc]
         if others:
             what = f"a storage takes tensors of PyTorch, got {kind_of(others[0])}"
             raise obscodec.DTypeError(f"{what}: convert it, as in torch.as_tensor(x)")
-        self.allocate(data, {path: tuple(name for name in path if name != "next") for path in leaves(data)})
+        self.allocate(data, {path: timeless(path) for path in leaves(data)})
 
     def allocate(self, data: Any, groups: Mapping[Key, Hashable]) -> None:
         """Make room for items like those of a row; see :func:`new_stores` for the groups.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +15,9 @@ from obscodec.stores import Store
 from obscodec.torch import CompressedTensor, as_index, drawn_together, stored_array
 from torchrl.data import LazyTensorStorage, RoundRobinWriter
 
-from obscodec_torchrl.leaves import Key, as_key, leaves, n_batch_axes, stacked, with_leaves
+from obscodec_torchrl.leaves import Key, in_time, leaves, n_batch_axes, stacked, with_leaves
 from obscodec_torchrl.new_tensors import append_together
 
-K = TypeVar("K", str, Key)
 OPTIONAL = ("index",)  # writers add this key to their items; others may leave it out
 
 
@@ -131,11 +130,6 @@ def write(
             for tensors in new:
                 tensors.close()
         raise
-
-
-def in_time(keys: Iterable[K]) -> list[K]:
-    """Keys in the order of time: before their ``"next"`` ones."""
-    return sorted(keys, key=lambda key: as_key(key).count("next"))
 
 
 def end_episodes(storage: LazyTensorStorage, row: int, columns: Ints) -> None:

@@ -7,11 +7,12 @@ nor which step of which episode a row is.
 from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Selection, filled
 from obscodec.arrays.indexing import Index, Part, index_parts, n_axes, split_parts
 from obscodec.arrays.tensor_array import TensorArray, places_together
-from obscodec.arrays.views import DrawnArray, PartArray, strided_view, strides_of
+from obscodec.arrays.views import BorrowedArray, DrawnArray, PartArray, strided_view, strides_of
 from obscodec.arrays.write_buffer import WriteBuffer
 
 __all__ = [
     "OPEN_READ",
+    "BorrowedArray",
     "DeferredRead",
     "DrawnArray",
     "Index",

@@ -35,7 +35,8 @@ class TensorArray:
     that nobody decodes a whole buffer by accident.
 
     Args:
-        ids: an integer array of ids in ``store``. This array owns one reference to each.
+        ids: an integer array of ids in ``store``. This array owns one reference to each, as long as it or a view of it
+            is there.
         store: the store of the tensors.
         write_buffer: where assigned steps wait, so that some are stored together; for an array
             ``[n_steps, n_envs, *shape]``, or ``[n_steps, *shape]`` of one environment, that is filled step by step.
@@ -78,8 +79,9 @@ class TensorArray:
         self._ids = ids
         self.store = store
         self._write_buffer = write_buffer
-        self._is_view = False
+        self._base: TensorArray | None = None  # of a view, the array that owns the ids
         self._watches: list[ref[DirtyRows]] = []  # of this array and its views
+        self._own()
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], store: Store, write_buffer: WriteBuffer | None = None) -> Self:
@@ -102,7 +104,7 @@ class TensorArray:
     @property
     def write_buffer(self) -> WriteBuffer | None:
         """Where assigned steps go; None if each is stored by itself."""
-        return None if self._is_view else self._write_buffer
+        return self._write_buffer if self._base is None else None
 
     @property
     def layout(self) -> Layout:
@@ -207,11 +209,11 @@ class TensorArray:
         if type(value) is not np.ndarray:
             value = from_device(self.store.device, value)
         write_buffer = self._write_buffer
-        if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and not self._is_view:
+        if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and self._base is None:
             row = value[None] if type(value) is np.ndarray and self._ids.ndim == 1 else value
             if type(row) is not np.ndarray or not write_buffer.put(self._ids, index, row):
                 write_buffer.put(self._ids, index, self._cast(value, write_buffer.row_shape))
-        elif write_buffer is None or self._is_view or not write_buffer.put_some(self._ids, index, value):
+        elif write_buffer is None or self._base is not None or not write_buffer.put_some(self._ids, index, value):
             self._assign(index, value)
 
     @says_memory_error
@@ -221,6 +223,7 @@ class TensorArray:
             raise ValueError("this array can only be read: reshape could not make a view, assign to the original")
         leading, of_items = split_index(index, self._ids.ndim, self.ndim)
         with self.store.changing:
+            self.store.settle()
             old = np.array(self.ids[leading], np.int64)
             shape = old.shape + self.layout.shape
             if of_items:  # decode the items, assign to a part of each, encode them
@@ -259,7 +262,7 @@ class TensorArray:
         Raises:
             ShapeError: this array is a view of another one.
         """
-        if self._is_view:
+        if self._base is not None:
             raise ShapeError("this array is a view, made by reshape, swapaxes or transpose: watch the original")
         watch = DirtyRows(len(self._ids))
         self._watches.append(ref(watch))
@@ -331,14 +334,27 @@ class TensorArray:
             return np.concatenate([self._damaged(ids[:half]), self._damaged(ids[half:])]) if half else ids
         return ids[:0]
 
+    def __copy__(self) -> TensorArray:
+        """A view: there is one reference to each id."""
+        return self._view(self._ids)
+
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return versioned(super().__reduce_ex__(protocol))
+        """A copy of a view is a view of a copy; where ids lie apart, one that can only be read."""
+        ids, base = self.ids, self._base
+        if base is None or not (base._ids.flags.c_contiguous and np.may_share_memory(ids, base._ids)):
+            return versioned(super().__reduce_ex__(protocol))
+        offset = ids.__array_interface__["data"][0] - base._ids.__array_interface__["data"][0]
+        return versioned((_view_of, (base, ids.shape, ids.strides, offset)))
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_ids": self.ids, "store": self.store, "_write_buffer": self._write_buffer, "_is_view": self._is_view}
+        return {"_ids": self.ids, "store": self.store, "_write_buffer": self._write_buffer, "_base": self._base}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _watches=[])
+        if self._base is None:
+            self._own()
+        else:
+            self._ids.flags.writeable = False
 
     def __repr__(self) -> str:
         return f"TensorArray(shape={self.shape}, dtype={self.dtype}, store={self.store!r})"
@@ -355,7 +371,7 @@ class TensorArray:
     def _note(self, leading: tuple[Part, ...]) -> None:
         """Tell the watches of this array that the selected rows are about to change."""
         if self._watches:
-            note(self._watches, () if self._is_view else leading)
+            note(self._watches, leading if self._base is None else ())
 
     def _sequences(self, leading: tuple[Part, ...]) -> Ints:
         """The sequence of each selected item: in an array ``[step, environment]``, the environment."""
@@ -367,9 +383,13 @@ class TensorArray:
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
         """The same items with other axes before them. The view flushes the write buffer, but assigns without it."""
-        view = TensorArray(ids, self.store)
-        view._write_buffer, view._is_view, view._watches = self._write_buffer, True, self._watches
+        view = self.__new__(type(self))
+        vars(view).update(vars(self), _ids=ids, _base=self if self._base is None else self._base)
         return view
+
+    def _own(self) -> None:
+        """From now on, the references to the ids are this array's."""
+        self.store.own(self, self._ids)
 
     def _cast(self, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
         """``value`` as an assignment to an ndarray would store it, except that no number changes silently."""
@@ -392,6 +412,12 @@ class TensorArray:
                 f"axis {axis} is not one of the {self._ids.ndim} axes before the items of shape {self.shape}"
             )
         return leading
+
+
+def _view_of(base: TensorArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> TensorArray:
+    """A view with so many ids along each axis, so many bytes apart, the first so many bytes behind that of ``base``."""
+    ids = base._ids
+    return base._view(np.ndarray(shape, ids.dtype, ids, offset, strides))
 
 
 def places_together(arrays: Sequence[TensorArray], index: Index) -> tuple[list[Place], npt.NDArray[np.bool_] | None]:

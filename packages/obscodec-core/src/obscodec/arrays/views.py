@@ -14,9 +14,21 @@ from obscodec.arrays.indexing import Index
 from obscodec.arrays.tensor_array import TensorArray
 from obscodec.layout import ArrayLike, Layout, as_array
 from obscodec.segments import Ints
+from obscodec.stores import Store
 
 
-class DrawnArray(TensorArray):
+class BorrowedArray(TensorArray):
+    """Items whose references belong to another object, which this array keeps."""
+
+    def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store, owner: object) -> None:
+        self._owner = owner
+        super().__init__(ids, store)
+
+    def _own(self) -> None:
+        """Nothing."""
+
+
+class DrawnArray(BorrowedArray):
     """The items that an index selects, as they are now. Nothing is decoded before it is read.
 
     A guard keeps these items. If they are overwritten, the store drops them when this array and all its views are gone.
@@ -26,9 +38,8 @@ class DrawnArray(TensorArray):
     """
 
     def __init__(self, array: TensorArray, index: Index) -> None:
-        # Before the ids are copied, or another thread could release them in between.
-        self._guard = array.store.guard()
-        super().__init__(np.array(array.ids[index]), array.store)
+        guard = array.store.guard()  # before the ids are copied, or another thread could release them in between
+        super().__init__(np.array(array.ids[index]), array.store, guard)
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         raise TypeError("what was drawn from an array can't be assigned to: read it, and change the copy")
@@ -36,11 +47,6 @@ class DrawnArray(TensorArray):
     def assign_ids(self, index: Index, ids: Ints) -> None:
         """Raise ``TypeError``: the references belong to another array."""
         self[index] = ids
-
-    def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
-        view = self.__new__(type(self))
-        vars(view).update(vars(self), _ids=ids)  # with the guard
-        return view
 
 
 class PartArray:

@@ -219,6 +219,13 @@ class WriteBuffer:
                 self._writer.state.undo(row)
             self.waiting = {place: at for place, at in self.waiting.items() if place[1] != row}
 
+    def drop(self, ids: npt.NDArray[np.signedinteger]) -> None:
+        """Forget the rows that wait for an array of ids that is gone."""
+        with self.store.changing:
+            self.waiting = {place: at for place, at in self.waiting.items() if place[0] != id(ids)}
+            self._arrays.pop(id(ids), None)
+            self._watches.pop(id(ids), None)
+
     @property
     def memory_bytes(self) -> int:
         """Bytes of the memory for waiting rows, or for replaced ids; 0 until the first row comes."""
@@ -242,6 +249,7 @@ class WriteBuffer:
             self._flush()
             self._allocate(0)
             writer.state.first = self.first
+            self.store.own(self, writer.state.replaced_rows)
             self._writer = writer
         return writer
 
@@ -265,6 +273,9 @@ class WriteBuffer:
 
     def _flush(self) -> None:
         if not self.waiting:  # another thread was here first
+            return
+        self.store.settle()
+        if not self.waiting:  # for no array that is still there
             return
         n_used, rows = self._n_used, np.array(list(self.waiting.values()))
         self.store.exchange(

@@ -106,7 +106,7 @@ class ArraySet:
         n_steps, waiting = as_count("n_steps", n_steps, 0), as_count("waiting", waiting, 0)
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
-            former.store.release(former.ids.reshape(-1))
+            former.clear()
         made: Array | TensorArray
         if store is None:
             shape, dtype = self._rows[field]

@@ -25,6 +25,7 @@ class StepState:
         words: see ``kernels.steps``.
         held: ``i64[2 * n * depth]``, frames with a reference each; zeros between calls.
         picked: ``i64[2, n]``, the steps and the sequences, counted from :attr:`first`, that a call for some is for.
+        replaced_rows: ``i64[n_rows, n]``, the replaced ids that wait to be given back; zeros elsewhere.
         tables: those that are bound, None for none.
         pair: the arrays of ids that are bound.
         parts_channels: False if no stacks are parted into channels.
@@ -38,7 +39,7 @@ class StepState:
         self.held = self._scratch[: 2 * n * depth]
         self.picked = np.zeros((2, n), np.int64)
         self._most = most = max(_MIN_REPLACED, _MANY_IDS // n)
-        self._replaced, self._where = new_table((most, n), np.int64), new_table((most, 3), np.int64)
+        self.replaced_rows, self._where = new_table((most, n), np.int64), new_table((most, 3), np.int64)
         self.pair: tuple[Ids, Ids] | None = None
         self.parts_channels = False
         self.first = 0
@@ -49,7 +50,7 @@ class StepState:
         words = self.words
         words[word.N], words[word.NBYTES], words[word.MOST_REPLACED] = n, nbytes, most
         words[word.STACK], words[word.SCRATCH] = self._stack.ctypes.data, self._scratch.ctypes.data
-        words[word.REPLACED], words[word.WHERE] = self._replaced.ctypes.data, self._where.ctypes.data
+        words[word.REPLACED], words[word.WHERE] = self.replaced_rows.ctypes.data, self._where.ctypes.data
         words[word.PICKED] = self.picked.ctypes.data
         self.undo(0)  # nothing yet: it loads the kernel, for which a failed allocation may leave no memory
 
@@ -109,7 +110,7 @@ class StepState:
     @property
     def nbytes(self) -> int:
         """Bytes of its memory."""
-        arrays = self.words, self._stack, self._scratch, self.picked, self._replaced, self._where
+        arrays = self.words, self._stack, self._scratch, self.picked, self.replaced_rows, self._where
         return sum(array.nbytes for array in arrays)
 
     @property
@@ -129,7 +130,7 @@ class StepState:
     def replaced(self) -> Ints:
         """All replaced ids; whoever gives them back, sets them to 0, and calls :meth:`forget_replaced`."""
         self.words[word.N_BEGUN] = self._most  # nothing can be undone any more
-        return self._replaced[: self.words[word.N_REPLACED]].reshape(-1)
+        return self.replaced_rows[: self.words[word.N_REPLACED]].reshape(-1)
 
     def forget_replaced(self) -> None:
         """Note that all replaced ids were given back."""

@@ -14,7 +14,7 @@ from obscodec.errors import HeapFull, SlotError
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.ids import hand_over
-from obscodec.stores.references import Guard, References
+from obscodec.stores.references import Guard, Owned, References
 
 
 class Place(NamedTuple):
@@ -78,6 +78,9 @@ class Buffered(Protocol):
     def flush(self) -> None:
         """Store the rows."""
 
+    def drop(self, ids: npt.NDArray[np.signedinteger]) -> None:
+        """Forget the rows for an array of ids that is gone."""
+
 
 class IdExchange(ABC):
     """The part of a store that keeps arrays of its ids in step with it.
@@ -87,11 +90,14 @@ class IdExchange(ABC):
             meanwhile. A reader that does not hold :attr:`changing` makes a guard before it copies ids, and closes it
             when it has decoded them. So no writer waits for it. Called with ``i64[n]``, the guard owns these ids, as
             the array is when it is closed: they are given back then.
+        own: called with an object and ids, to each of which the caller has a reference. The object owns these from then
+            on; when it is gone, the next call that changes or counts tensors gives them back.
         changing: the lock for changes of arrays of ids; stores whose arrays change together share it.
         write_buffers: buffers with rows on their way into this store.
     """
 
     guard: Callable[..., Guard]
+    own: Callable[[object, Ints], Owned]
     changing: PicklableLock
     write_buffers: WeakSet[Buffered]
     _exchange: _Exchange | None  # under way, or interrupted before it was settled
@@ -102,7 +108,7 @@ class IdExchange(ABC):
         made = super().__new__(cls)
         made.changing, made.write_buffers, made._exchange = PicklableLock(LockOrder.CHANGING), WeakSet(), None
         made._references = References()
-        made.guard = made._references.guard
+        made.guard, made.own = made._references.guard, made._references.own
         return made
 
     @abstractmethod
@@ -174,12 +180,27 @@ class IdExchange(ABC):
                 self.settle()
 
     def settle(self, released: Ints | None = None) -> None:
-        """Finish an exchange that was interrupted: let go of the ids that it took out of places, or did not put there.
+        """Finish an exchange that was interrupted, and let go of ids that have no owner any more.
 
         Called with :attr:`changing` held, before ids change otherwise. Then lets go of ``released``, ``i64[n]``, which
         are set to 0: they are given back as soon as all guards of this moment are closed. If one of them is of no
         tensor, this call or a later one raises ``SlotError``.
         """
+        self._finish()
+        if self._references.gone:
+            self._release_gone()
+        if released is not None:
+            self._let_go(released)
+
+    def _release_gone(self) -> None:
+        while self._references.gone:
+            for write_buffer in list(self.write_buffers):
+                write_buffer.drop(self._references.gone[0].ids)
+            self._references.release_gone()
+        self._catch_up()
+
+    def _finish(self) -> None:
+        """Let go of the ids that an interrupted exchange took out of places, or did not put there."""
         if self._exchange is not None:
             try:
                 self._let_go(self._exchange.left(), self._exchange.replaced)
@@ -190,8 +211,6 @@ class IdExchange(ABC):
                 self._exchange = None
                 raise
             self._exchange = None
-        if released is not None:
-            self._let_go(released)
 
     def _catch_up(self) -> None:
         """Give back what was released, as far as it waits for no guard any more."""
@@ -212,7 +231,7 @@ class IdExchange(ABC):
             self._give_back(ids)
 
     def _begin_exchange(self, places: Sequence[Place], new: Ints, replaced: Ints | None = None) -> _Exchange:
-        self.settle()
+        self._finish()  # ids without an owner stay: some of the places may be theirs
         self._catch_up()
         self._exchange = exchange = _Exchange(places, new, replaced)
         return exchange

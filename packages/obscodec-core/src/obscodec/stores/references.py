@@ -1,6 +1,7 @@
 """References: who may still read the tensors of a store, and when what was released goes."""
 
 import os
+from collections import deque
 from functools import partial
 from itertools import count
 from threading import get_ident
@@ -23,6 +24,17 @@ class _Ref(ref[Any]):
     __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference ask its object, which may be gone
     number: int
     thread: int
+
+
+class Owned(_Ref):
+    """Ids with a reference to each, which an object owns; they are here when the object is gone.
+
+    Attributes:
+        ids: of any shape; another array may take its place.
+    """
+
+    __slots__ = ("ids",)
+    ids: Ints
 
 
 class Guard:
@@ -55,6 +67,8 @@ class References:
     """
 
     def __init__(self) -> None:
+        self.gone: deque[Owned] = deque()  # of objects that are gone, for whoever gives them back
+        self._of_objects: set[Owned] = set()
         self._numbers = count()
         self._guards: set[_Ref] = set()
         self._owned: dict[int, Ints] = {}  # by the number of the guard
@@ -75,6 +89,21 @@ class References:
         except BaseException:
             guard.close()  # the traceback may keep it
             raise
+
+    def own(self, by: object, ids: Ints) -> Owned:
+        """See ``IdExchange.own``. When the object goes, wherever that is, this takes no lock and calls nobody."""
+        owned = Owned(by, self.gone.append)
+        owned.ids = ids
+        self._of_objects.add(owned)
+        return owned
+
+    def release_gone(self) -> None:
+        """Release the first of :attr:`gone`; an interrupted call can be repeated."""
+        owned = self.gone[0]
+        owned.ids = owned.ids.reshape(-1).astype(np.int64, copy=False)
+        self.release(owned.ids, np.zeros_like(owned.ids))
+        self._of_objects.discard(owned)
+        self.gone.popleft()
 
     @property
     def must_wait(self) -> bool:

@@ -230,7 +230,9 @@ class Store(IdExchange):
 
     def stats(self) -> StoreStats:
         """What the store holds now; tensors that were released count as long as a guard keeps them."""
-        self._catch_up()
+        with self.changing:
+            self.settle()
+            self._catch_up()
         return self._stats()
 
     @abstractmethod
