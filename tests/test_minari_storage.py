@@ -105,6 +105,7 @@ def test_damage_is_refused(tmp_path: Path) -> None:
         list(storage.get_episodes([0]))
 
 
+@pytest.mark.slow
 def test_the_program_compares_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("pyarrow")
