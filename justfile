@@ -5,7 +5,7 @@ pythons := "3.11 3.12 3.13 3.14"
 first_and_last := replace_regex(pythons, " .* ", "|")
 
 # The programs of `examples`.
-examples := "shards dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequences drq_mujoco jax_dqn torchrl_dqn torchrl_epochs lerobot_wire lerobot_buffer dreamer_chunks"
+examples := "shards dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequences drq_mujoco jax_dqn torchrl_dqn torchrl_epochs lerobot_wire lerobot_buffer dreamer_chunks agilerl_buffer minari_storage stable_worldmodel_format"
 
 # Each file of tests runs in one of several processes, as `uv run pytest` without arguments does by itself.
 parallel := "--numprocesses auto --maxprocesses 4 --dist loadfile"
@@ -84,7 +84,7 @@ newer:
     if diff build/tested.txt build/newest.txt; then echo "All are the newest ones"; fi
 
 # Whether each Python on each platform has a wheel of everything that `uv run pytest` installs, and the first and the last
-# Python of what the examples install.
+# Python of what the examples install, whose versions may be others than those of `pyproject.toml`.
 platforms:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -97,7 +97,7 @@ platforms:
     for platform in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin x86_64-pc-windows-msvc; do
         for python in {{ pythons }}; do
             for needed in dev $(case $python in {{ first_and_last }}) echo "{{ examples }}";; esac); do
-                uv pip install --quiet --dry-run --no-deps --only-binary :all: --target build/none \
+                uv pip install --no-config --quiet --dry-run --no-deps --only-binary :all: --target build/none \
                     --python-platform $platform --python-version $python --requirements build/$needed.txt
             done
             echo "$platform has wheels for Python $python"
@@ -160,6 +160,7 @@ example:
         "envpool_dqn.py --steps 2560" "ppo_rollout.py --steps 1024 --rollout 64" "dreamer_sequences.py --steps 600" \
         "drq_mujoco.py --steps 200" "jax_dqn.py --steps 1000" "torchrl_dqn.py --steps 400" torchrl_epochs.py \
         "lerobot_wire.py --steps 60" "lerobot_buffer.py --steps 600 --rounds 20" "dreamer_chunks.py --steps 600 --rounds 5" \
+        "agilerl_buffer.py --steps 600 --rounds 20" "minari_storage.py --steps 300" "stable_worldmodel_format.py --steps 400 --rounds 20" \
         | xargs -P 2 -I {} sh -c "uv run examples/{}"
 
 # The tests that take less than two seconds, as the README says.

@@ -192,8 +192,10 @@ def test_the_frame_stack_is_found(n_envs, depth, channels, axis, padding):
     interleaved = np.stack(per_env, axis=1).reshape(-1, *per_env[0].shape[1:])
     found = find_frame_stack(interleaved, np.tile(np.arange(n_envs), n_steps))
     assert found == FrameStack(depth, axis)
-    with_next = np.stack([interleaved[:-n_envs], interleaved[n_envs:]], axis=1).reshape(-1, *interleaved.shape[1:])
-    assert find_frame_stack(with_next, np.arange(len(with_next)) // 2 % n_envs) == found
+    for after in (1, 2, 3):  # as an n-step return
+        n = after * n_envs
+        with_later = np.stack([interleaved[:-n], interleaved[n:]], axis=1).reshape(-1, *interleaved.shape[1:])
+        assert find_frame_stack(with_later, np.arange(len(with_later)) // 2 % n_envs) == found
 
 
 RNG = np.random.default_rng(0)

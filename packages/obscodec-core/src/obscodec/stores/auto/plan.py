@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from operator import attrgetter
 from types import NoneType
 from typing import Self
 
@@ -207,7 +208,8 @@ def find_frame_stack(observations: npt.NDArray[np.generic], sequences: Ints) -> 
     """How observations are made of frames, judged by their values.
 
     In a frame stack, each observation repeats all frames of the one before it but the oldest, shifted by one place. At
-    least half of the consecutive observations that differ must do so; the first of an episode does not.
+    least half of the consecutive observations that differ must do so; the first of an episode does not. If two arrays
+    take turns, such as observations and those some steps later, consecutive ones are every other.
 
     Args:
         observations: ``[n, *shape]``, in the order of time for each sequence.
@@ -216,6 +218,12 @@ def find_frame_stack(observations: npt.NDArray[np.generic], sequences: Ints) -> 
     Returns:
         The deepest stack that fits; None if none does.
     """
+    found = [_stack_of(observations, of) for of in (sequences, 2 * sequences + _every_other(sequences))]
+    return max(filter(None, found), key=attrgetter("depth"), default=None)
+
+
+def _stack_of(observations: npt.NDArray[np.generic], sequences: Ints) -> FrameStack | None:
+    """:func:`find_frame_stack` for neighbours of each sequence."""
     pairs = [(observations[a], observations[b]) for a, b in _consecutive(sequences)]
     pairs = [(before, after) for before, after in pairs if before.tobytes() != after.tobytes()]
     if observations.ndim < 3 or len(pairs) < _MIN_SHIFTS:
@@ -229,6 +237,14 @@ def find_frame_stack(observations: npt.NDArray[np.generic], sequences: Ints) -> 
                 if n >= _MIN_SHIFTS and 2 * n >= len(pairs):
                     return FrameStack(length // channels, axis)
     return None
+
+
+def _every_other(sequences: Ints) -> Ints:
+    """0 for the first item of each sequence, 1 for the second, 0 for the third, and so on."""
+    turns = np.zeros_like(sequences)
+    for before, after in _consecutive(sequences):
+        turns[after] = 1 - turns[before]
+    return turns
 
 
 def _consecutive(sequences: Ints) -> Iterator[tuple[int, int]]:
