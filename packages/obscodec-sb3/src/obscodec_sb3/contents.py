@@ -52,7 +52,7 @@ def opened_steps(path: Path, generation: int | None = None, salvage: bool = Fals
 
 def _steps_of(buffer: Any) -> StoredSteps:
     n, size, n_envs = buffer.size(), buffer.buffer_size, buffer.n_envs
-    rows = (buffer.pos - n + np.arange(n)) % size
+    oldest = buffer.pos - n
     arrays, layouts, left_out = dict[str, Any](), dict[str, Layout](), dict[str, str]()
     for name, array in vars(buffer).items():
         for key, of in array.items() if isinstance(array, dict) else [("", array)]:
@@ -66,11 +66,11 @@ def _steps_of(buffer: Any) -> StoredSteps:
                 left_out[field] = str(error)
 
     def read(name: str, steps: Ints, envs: Ints) -> Array:
-        of, has_envs = arrays[name]
+        (of, has_envs), rows = arrays[name], (oldest + steps) % size
         if has_envs:
-            return np.asarray(of[rows[steps], envs])
+            return np.asarray(of[rows, envs])
         is_flat = len(of) == size * n_envs  # a rollout that was read has one environment first; others have one row
-        return np.asarray(of[envs * size + rows[steps] if is_flat else rows[steps]])
+        return np.asarray(of[envs * size + rows if is_flat else rows])
 
     def scan(steps: Ints) -> tuple[Bools, Bools]:
         inside = np.ones((len(steps), n_envs), np.bool_)
