@@ -68,6 +68,7 @@ JOINTS = {
     "state",
     "state_dict",
     "step_writer",
+    "stored_steps",
     "stores",
     "take_in",
     "take_over",

@@ -19,10 +19,10 @@ def run_python(*arguments: object, timeout: float | None = None, **environment: 
 
 
 def run_obscodec(
-    *arguments: object, blocked: tuple[str, ...] = (), columns: int = 200
+    *arguments: object, blocked: tuple[str, ...] = (), columns: int = 200, locale: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """The command ``obscodec`` as a shell runs it, in an installation without some packages."""
     program = "import sys; " + "".join(f"sys.modules[{name!r}] = None; " for name in blocked)
     command = [sys.executable, "-c", program + "from obscodec.cli import main; main()", *map(str, arguments)]
-    env = {"PATH": "", "COLUMNS": str(columns), "HOME": "/tmp"}
+    env = {"PATH": "", "COLUMNS": str(columns), "HOME": "/tmp", "LC_ALL": locale}
     return subprocess.run(command, env=env, capture_output=True, text=True)

@@ -26,7 +26,7 @@ from obscodec_sb3 import (
     compressed,
     resume,
 )
-from obscodec_sb3.contents import first_items
+from obscodec_sb3.contents import opened_steps
 from same_samples import assert_equal, assert_same_samples
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.buffers import ReplayBuffer
@@ -415,6 +415,13 @@ def test_a_report_is_of_what_was_saved_though_a_thread_writes(tmp_path, monkeypa
     writers[0].join()
     (report,) = inspect_snapshot(tmp_path)
     assert (report.n_steps, buffer.pos) == (10, 15)
+
+
+def first_items(path, n):
+    """The oldest ``n`` steps of the first environment of a snapshot, by field."""
+    with opened_steps(path) as steps:
+        oldest = np.arange(min(n, steps.n))
+        return {name: steps.read(name, oldest, np.zeros_like(oldest)) for name in steps.layouts}
 
 
 @pytest.mark.parametrize("n_steps", [30, 70])

@@ -15,10 +15,10 @@ import torch
 from new_python import run_python
 from obscodec import CorruptStream, SnapshotError
 from obscodec_torchrl import CompressedStorage
-from obscodec_torchrl.contents import first_items
 from tensordict import NonTensorStack, TensorDict
 from together import meanwhile
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+from two_buffers import first_items
 
 N = 40
 

@@ -11,11 +11,10 @@ import torch
 from obscodec import CorruptStream, FieldError, ShapeError, SnapshotError
 from obscodec.snapshots import OpenGeneration, find_snapshot, inspect_snapshot, write_snapshot
 from obscodec_torchrl import CompressedStorage, SnapshotHook
-from obscodec_torchrl.contents import first_items
 from obscodec_torchrl.state import SavedStorage
 from tensordict import NonTensorStack, TensorDict, tensorclass
 from torchrl.data import PrioritizedSampler, ReplayBuffer, TensorDictReplayBuffer
-from two_buffers import samples
+from two_buffers import first_items, samples
 
 DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),

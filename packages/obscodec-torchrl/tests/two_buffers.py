@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from obscodec_torchrl.contents import opened_steps
 from tensordict import TensorDictBase
 from torchrl.data import (
     PrioritizedSampler,
@@ -73,3 +74,10 @@ def samples(buffers: Iterable[ReplayBuffer], seed: int = 0) -> list[Any]:
         np.random.seed(seed)
         found.append(buffer.sample())
     return found
+
+
+def first_items(path: Path, n: int) -> dict[str, np.ndarray]:
+    """The oldest ``n`` steps of the first environment of a snapshot, by field."""
+    with opened_steps(path) as steps:
+        oldest = np.arange(min(n, steps.n))
+        return {name: steps.read(name, oldest, np.zeros_like(oldest)) for name in steps.layouts}

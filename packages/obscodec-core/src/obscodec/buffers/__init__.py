@@ -7,18 +7,20 @@ from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.drawing import Prioritized, Rng, TorchBatch, as_generator, batches_to, importance
 from obscodec.buffers.estimates import estimate, part_ends, spread
 from obscodec.buffers.exploration import is_vec_env, n_envs_of, play
-from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Field
+from obscodec.buffers.field import MIN_COMPRESSED_NBYTES, Array, Field
 from obscodec.buffers.memory import LOOK_EVERY, Memory, fit, making_room
 from obscodec.buffers.mixture import Mixture, divided, in_one_batch
 from obscodec.buffers.options import OPTION_DEFAULTS, BufferKeywords, BufferOptions
 from obscodec.buffers.rate_limiter import RateLimiter
 from obscodec.buffers.rearranged import Rearranged
 from obscodec.buffers.ring import RingBuffer
+from obscodec.buffers.stored_steps import StoredSteps
 
 __all__ = [
     "LOOK_EVERY",
     "MIN_COMPRESSED_NBYTES",
     "OPTION_DEFAULTS",
+    "Array",
     "ArraySet",
     "BufferKeywords",
     "BufferOptions",
@@ -30,6 +32,7 @@ __all__ = [
     "Rearranged",
     "RingBuffer",
     "Rng",
+    "StoredSteps",
     "TorchBatch",
     "as_generator",
     "batches_to",

@@ -36,6 +36,7 @@ from obscodec.buffers.rate_limiter import RateLimiter
 from obscodec.buffers.side_by_side import SideBySide, check_alike
 from obscodec.buffers.step_drawer import StepDrawer
 from obscodec.buffers.step_reader import Read, Span, StepReader
+from obscodec.buffers.stored_steps import StoredSteps
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
@@ -664,6 +665,28 @@ class RingBuffer:
         """See ``obscodec.snapshots.Saved``."""
         layouts = {name: field.layout for name, field in self._set.fields.items()}
         return self.stats().manifest(layouts, len(self), self.n_envs)
+
+    def stored_steps(self) -> StoredSteps:
+        """The steps that are stored now, as they were appended, without stacks; they must not change meanwhile."""
+        with self._lock:
+            span = self._span
+
+        def read(name: str, steps: Ints, envs: Ints) -> Array:
+            with self._lock:
+                reader = self._reader.only([name], stacked=False)
+                deferred = reader.read(span, steps, envs, real=reader.there(span, steps, envs))
+            array: Array = deferred.result()[name]
+            return array
+
+        def scan(steps: Ints) -> tuple[Bools, Bools]:
+            with self._lock:
+                ends, drawable = self._reader.scan(span, steps)
+            return ends & drawable, drawable
+
+        plain = {name: of for name, of in self._set.fields.items() if not of.is_ragged}
+        left_out = {name: "its length differs from step to step" for name in self._set.fields if name not in plain}
+        layouts, shared = {name: of.layout for name, of in plain.items()}, {x for x, of in plain.items() if of.owner}
+        return StoredSteps(span.n, self.n_envs, layouts, read, scan, self.episode_end, frozenset(shared), left_out)
 
     @property
     def stores(self) -> set[Store]:

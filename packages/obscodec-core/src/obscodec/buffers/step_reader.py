@@ -126,15 +126,16 @@ class StepReader:
         later = {name for name, of in fields.items() if of.next_of is not None}
         self._outcomes = {*later, *map(lengths_of, later), *episode_end}
 
-    def only(self, names: Iterable[str]) -> StepReader:
-        """A reader of some fields, in the same arrays."""
+    def only(self, names: Iterable[str], *, stacked: bool = True) -> StepReader:
+        """A reader of some fields, in the same arrays; with ``stacked=False``, it reads no stacks."""
         wanted = [names] if isinstance(names, str) else [*names]
         for name in wanted:
             if not is_among(name, self._fields):
                 raise no_field(name, self._fields)
         wanted += [lengths_of(name) for name in wanted if self._fields[name].is_ragged]
         fields = {name: self._fields[name] for name in wanted}
-        return StepReader(fields, self._arrays, self._stacks, self._episode_end, self.mask, self._n_rows)
+        stacks = self._stacks if stacked else {}
+        return StepReader(fields, self._arrays, stacks, self._episode_end, self.mask, self._n_rows)
 
     def rows(self, span: Span, steps: Ints, envs: Ints) -> Ints:
         """The rows of steps of environments in the arrays."""

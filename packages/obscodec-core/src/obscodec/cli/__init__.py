@@ -24,4 +24,5 @@ def main() -> None:
         )
     from obscodec.cli.commands import app
 
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a snapshot may name anything
     app()

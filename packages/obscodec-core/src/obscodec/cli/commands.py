@@ -1,5 +1,7 @@
 """What ``obscodec`` can do."""
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from obscodec.cli.doctor import compact_table, doctor
+from obscodec.cli.page import page_of, target_of, write_page
 from obscodec.cli.warm import run_warm
 from obscodec.errors import SnapshotError
 from obscodec.snapshots import GenerationReport, find_snapshot, folder_nbytes, inspect_snapshot
@@ -17,17 +20,22 @@ from obscodec.snapshots import GenerationReport, find_snapshot, folder_nbytes, i
 app = typer.Typer(help="Look into snapshots, and see how data compress.", add_completion=False, no_args_is_help=True)
 app.command()(doctor)
 _PATH = "The folder of a snapshot, or one that has a snapshot inside, such as a checkpoint of TorchRL."
+_HTML = "Also write a page with frames, rewards and ends of episodes, which a browser shows without a network."
 _MOST_DAMAGE = 20  # texts to print for a generation
 
 
 @app.command()
-def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) -> None:
+def inspect(
+    path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")],
+    html: Annotated[str | None, typer.Option(help=_HTML, metavar="PAGE")] = None,
+) -> None:
     """Print the content of a snapshot: generations, steps, fields, codecs, sizes and damage. Reads every byte.
 
-    Exit code 1 if something is damaged, 2 if there is no snapshot.
+    Exit code 1 if something is damaged, 2 if there is no snapshot, or PAGE can't be written.
     """
     out, errors = Console(), Console(stderr=True)
     try:
+        target = None if html is None else target_of(html)
         folder = find_snapshot(path) or Path(path)
         reports = list(inspect_snapshot(folder))
     except (SnapshotError, OSError) as error:
@@ -45,6 +53,16 @@ def inspect(path: Annotated[str, typer.Argument(help=_PATH, metavar="PATH")]) ->
             errors.print(f"generation {report.generation}: {damage}", markup=False, highlight=False, soft_wrap=True)
         if len(report.damage) > _MOST_DAMAGE:
             errors.print(f"generation {report.generation}: {len(report.damage) - _MOST_DAMAGE} places more")
+    if target is not None:
+        try:
+            with redirect_stdout(sys.stderr):  # TorchRL logs to stdout
+                page = page_of(folder, reports)
+            write_page(page, target)
+        except OSError as error:
+            errors.print(f"{html} can't be written: {error}", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+        nbytes = decimal(target.stat().st_size)
+        out.print(escape(f"\nThe page is {html}, {nbytes}."), soft_wrap=True, highlight=False)
     if any(report.damage for report in reports):
         raise typer.Exit(1)
 

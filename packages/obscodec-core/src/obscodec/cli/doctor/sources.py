@@ -162,9 +162,9 @@ def _from_path(request: Request) -> Content:
         if not path.exists():
             raise SourceError(f"Minari has no data set {name!r} here, {path} does not exist: minari download {name}")
     if path.is_dir() and (folder := find_snapshot(path)):
-        items = saved_items(folder, request.n)
-        request.advance(max(map(len, items.values())))
-        return Content(items, {})
+        items, left_out = saved_items(folder, request.n)
+        request.advance(max(map(len, items.values()), default=0))
+        return Content(items, left_out)
     no_snapshot = f"{path} has no snapshot (generation-*.json, in it or up to three folders deeper). "
     try:
         parts = parts_in(path)
