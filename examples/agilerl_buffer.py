@@ -57,19 +57,20 @@ from agilerl.components.data import (  # pyright: ignore[reportMissingImports]
 )
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from obscodec import AutoStore, Layout, TensorArray
+from obscodec.arrays import WriteBuffer
 from obscodec.torch import CompressedTensor
 
 MIN_NBYTES = 1024  # of an item; smaller ones stay as they are
 
 
 class InTurns(TensorArray):
-    """An array of which environments fill the rows in turns."""
+    """An array of which environments fill the rows in turns: a view of one ``[n_steps, n_envs, *shape]``."""
 
-    n_envs = 1
+    steps: TensorArray
 
     def __setitem__(self, index: Any, value: Any) -> None:
         rows = np.array(range(len(self))[index[0]])  # AgileRL writes slices
-        self.assign_ids(index, self.store.append(value, rows % self.n_envs))
+        TensorArray.__setitem__(self.steps, divmod(rows, self.steps.shape[1]), value)
 
 
 def compressed(buffer_class: Any) -> Any:
@@ -77,13 +78,15 @@ def compressed(buffer_class: Any) -> Any:
 
     def init(self: Any, data: Any) -> Any:
         large = {key: items for key, items in data.items(True, True) if items[0].nbytes >= MIN_NBYTES}
-        storage, stores = buffer_class._init(self, data.exclude(*large)), dict[Any, AutoStore]()
+        storage, written, n_envs = buffer_class._init(self, data.exclude(*large)), dict[Any, WriteBuffer](), len(data)
         for key, items in large.items():
             layout = Layout(tuple(items.shape[1:]), str(items.dtype).removeprefix("torch."))
             of = layout, key[1:] if isinstance(key, tuple) else ()  # such as an agent, in obs and in next_obs
-            array = InTurns.zeros((self.max_size,), stores.setdefault(of, AutoStore(layout)))
-            array.n_envs = len(data)
-            storage[key] = CompressedTensor(array, self.device)
+            rows = written.setdefault(of, WriteBuffer(AutoStore(layout), n_envs))
+            steps = InTurns.zeros((-(-self.max_size // n_envs), n_envs), rows.store, rows)
+            array: Any = steps.reshape(-1, *layout.shape)
+            array.steps = steps
+            storage[key] = CompressedTensor(array, self.device)[: self.max_size]
         return storage
 
     return type(f"Compressed{buffer_class.__name__}", (buffer_class,), {"_init": init})

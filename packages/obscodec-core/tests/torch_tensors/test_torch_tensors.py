@@ -9,6 +9,7 @@ from obscodec.arrays import WriteBuffer
 torch = pytest.importorskip("torch")
 
 from obscodec.torch import CompressedTensor  # noqa: E402  # it needs torch
+from torch.utils.data import default_collate  # noqa: E402
 
 N = 30
 KINDS = {
@@ -132,6 +133,22 @@ def test_a_cleared_tensor_leaves_nothing_in_its_store():
     next_obs.array.clear(...)
     obs.array.write_buffer.flush()
     assert store.stats().n_tensors == 0
+
+
+@pytest.mark.parametrize("batch_of", [torch.stack, default_collate, lambda rows: torch.cat([x[None] for x in rows])])
+def test_rows_that_become_a_batch_are_decoded_together(batch_of, monkeypatch):
+    store = FrameStore(Layout((3, 20, 20), np.uint8))
+    obs, next_obs = two_tensors(store)
+    for k, value in enumerate(played(store.layout, N)):
+        obs[k], next_obs[k] = value, 255 - value
+    wanted = [(obs, 3), (next_obs, 3), (obs, N - 1), (obs, 3), (next_obs, 0)]
+    plain = torch.stack([x[k].clone() for x, k in wanted])
+    n, read_into = [], FrameStore.read_into
+    monkeypatch.setattr(FrameStore, "read_into", lambda self, ids, out: (n.append(len(ids)), read_into(self, ids, out)))
+    batch = batch_of([x[k] for x, k in wanted])
+    assert torch.equal(batch, plain)
+    assert type(batch) is torch.Tensor
+    assert n == [5]
 
 
 def test_it_needs_torch_alone():

@@ -40,11 +40,11 @@ class CompressedTensor(torch.Tensor):
     """A tensor ``[*batch, *shape]`` whose items are compressed, each under one id.
 
     A view with whole items is a view of the ids: it decodes nothing, and writes through. A view of parts of items is a
-    decoded copy, and read-only. An index array decodes the items that it selects. ``copy_``, ``fill_`` and ``zero_``
-    decode nothing. Every other operation decodes the whole tensor; an operation in place then stores its result. A
-    compressed tensor has no memory to share. The first argument is the array that it reads and writes; if that has a
-    write buffer, rows are best stored one by one, as in ``x[k].copy_(row)`` or ``x[k] = row``. ``device`` is that of
-    decoded tensors.
+    decoded copy, and read-only. An index array decodes the items that it selects, and ``torch.stack`` those of all rows
+    that it gets, together. ``copy_``, ``fill_`` and ``zero_`` decode nothing. Every other operation decodes the whole
+    tensor; an operation in place then stores its result. A compressed tensor has no memory to share. The first argument
+    is the array that it reads and writes; if that has a write buffer, rows are best stored one by one, as in
+    ``x[k].copy_(row)`` or ``x[k] = row``. ``device`` is that of decoded tensors.
 
     Example:
         >>> import torch
@@ -222,7 +222,9 @@ def as_tensor(array: np.ndarray | torch.Tensor) -> torch.Tensor:
 def _decoding(func: Any, args: Any, kwargs: Any) -> Any:
     """The result of ``func`` for decoded tensors; the tensors that it changes are stored again."""
     tensors = {id(x): x for x in tree_leaves((args, kwargs)) if isinstance(x, CompressedTensor)}
-    known = {key: x.decoded() for key, x in drawn_together(tensors).items()}
+    drawn, known = drawn_together(tensors), dict[int, torch.Tensor]()
+    for device in {x.device for x in drawn.values()}:  # all rows of a batch, as torch.stack gets them, together
+        known |= decode({key: x for key, x in drawn.items() if x.device == device})
     plain = tree_map_only(CompressedTensor, lambda x: known[id(x)], (args, kwargs))
     result, arguments = func(*plain[0], **plain[1]), func._schema.arguments
     given = dict(zip([argument.name for argument in arguments], args, strict=False)) | kwargs
