@@ -53,8 +53,8 @@ _MORE_IS_BETTER = {"steps_x", "free_x", "ppo_x"}
 MISSING = "missing"  # the column that tells why there are no figures
 
 
-def circumstances(group: str = "benchmarks", packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
-    """Date, command, machine and versions; the command installs a group of packages."""
+def circumstances(group: str | None = "benchmarks", packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    """Date, command, machine and versions; the command installs a group of packages, None for a script's own."""
     versions = []
     for package in packages:
         try:
@@ -64,7 +64,7 @@ def circumstances(group: str = "benchmarks", packages: Iterable[str] = _PACKAGES
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "command": f"uv run --group {group} benchmarks/{command}",
+        "command": f"uv run {f'--group {group} ' if group else ''}benchmarks/{command}",
         "machine": f"{_processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at start",
         "versions": f"Python {platform.python_version()}, {', '.join(versions)}",
     }

@@ -186,7 +186,8 @@ class IdExchange(ABC):
         are set to 0: they are given back as soon as all guards of this moment are closed. If one of them is of no
         tensor, this call or a later one raises ``SlotError``.
         """
-        self._finish()
+        if self._exchange is not None:
+            self._finish()
         if self._references.gone:
             self._release_gone()
         if released is not None:
@@ -201,16 +202,16 @@ class IdExchange(ABC):
 
     def _finish(self) -> None:
         """Let go of the ids that an interrupted exchange took out of places, or did not put there."""
-        if self._exchange is not None:
-            try:
-                self._let_go(self._exchange.left(), self._exchange.replaced)
-            except SlotError:  # an old id is of no tensor: give back the ids of the other places
-                for part in self._exchange.by_place(self._exchange.left()):
-                    with suppress(SlotError):
-                        self._let_go(part)
-                self._exchange = None
-                raise
+        assert self._exchange is not None
+        try:
+            self._let_go(self._exchange.left(), self._exchange.replaced)
+        except SlotError:  # an old id is of no tensor: give back the ids of the other places
+            for part in self._exchange.by_place(self._exchange.left()):
+                with suppress(SlotError):
+                    self._let_go(part)
             self._exchange = None
+            raise
+        self._exchange = None
 
     def _catch_up(self) -> None:
         """Give back what was released, as far as it waits for no guard any more."""
@@ -231,7 +232,8 @@ class IdExchange(ABC):
             self._give_back(ids)
 
     def _begin_exchange(self, places: Sequence[Place], new: Ints, replaced: Ints | None = None) -> _Exchange:
-        self._finish()  # ids without an owner stay: some of the places may be theirs
-        self._catch_up()
+        if self._exchange is not None:
+            self._finish()
+        self._catch_up()  # and no settle: some of the places may be of an array that is gone meanwhile
         self._exchange = exchange = _Exchange(places, new, replaced)
         return exchange
