@@ -183,6 +183,53 @@ def test_a_write_buffer_that_goes_gives_back_what_its_rows_have_replaced() -> No
     np.testing.assert_array_equal(copied[:], before)
 
 
+def test_ids_that_can_only_be_read_are_given_back() -> None:
+    store = FrameStore(LAYOUT)
+    kept, ids = filled(store), store.append(values(store, 3, 9))
+    ids.flags.writeable = False
+    array = TensorArray(ids, store)
+    del array
+    assert store.stats().n_tensors == N
+    np.testing.assert_array_equal(kept[:], values(store, N))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_row_is_not_undone_in_an_array_that_is_gone(dtype: type) -> None:
+    store = FrameStore(LAYOUT)
+    write_buffer = WriteBuffer(store, 1)
+    kept, gone = (TensorArray(np.zeros(N, dtype), store, write_buffer) for _ in range(2))
+    write_buffer.reserve(0, 1)
+    gone[0] = values(store, N)[0]
+    kept[1] = values(store, N)[0]  # has the same id
+    del gone
+    store.settle()
+    write_buffer.forget(0)
+    write_buffer.flush()
+    assert store.stats().n_tensors == 1
+    np.testing.assert_array_equal(kept[1], values(store, N)[0])
+
+
+def test_appending_gives_back_what_is_gone() -> None:
+    store = FrameStore(LAYOUT, codec="raw", block_frames=1, max_bytes=1 << 16)
+    held = []
+    with suppress(HeapFull):
+        while True:
+            held.append(TensorArray(store.append(values(store, N, len(held))), store))
+    held.clear()
+    array = TensorArray(store.append(values(store, N, 99)), store)
+    np.testing.assert_array_equal(array[:], values(store, N, 99))
+
+
+def test_a_copy_of_what_was_drawn_is_decoded() -> None:
+    store = FrameStore(LAYOUT)
+    array = filled(store)
+    drawn = DrawnArray(array, ...)
+    del array
+    for copied in (copy.deepcopy(drawn), pickle.loads(pickle.dumps(drawn))):
+        assert type(copied) is np.ndarray
+        np.testing.assert_array_equal(copied, values(store, N))
+
+
 def test_what_is_gone_makes_room() -> None:
     store = FrameStore(LAYOUT, codec="raw", block_frames=1, max_bytes=1 << 16)
     held = []

@@ -36,7 +36,7 @@ class TensorArray:
 
     Args:
         ids: an integer array of ids in ``store``. This array owns one reference to each, as long as it or a view of it
-            is there.
+            is there: no other array may be made of them.
         store: the store of the tensors.
         write_buffer: where assigned steps wait, so that some are stored together; for an array
             ``[n_steps, n_envs, *shape]``, or ``[n_steps, *shape]`` of one environment, that is filled step by step.
@@ -353,7 +353,7 @@ class TensorArray:
         vars(self).update(state, _watches=[])
         if self._base is None:
             self._own()
-        else:
+        elif self._ids.size:
             self._ids.flags.writeable = False
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from obscodec.stores import Store
 
 
 class BorrowedArray(TensorArray):
-    """Items whose references belong to another object, which this array keeps."""
+    """Items whose references belong to another object, which this array keeps. A copy or a pickle is decoded."""
 
     def __init__(self, ids: npt.NDArray[np.signedinteger], store: Store, owner: object) -> None:
         self._owner = owner
@@ -26,6 +26,9 @@ class BorrowedArray(TensorArray):
 
     def _own(self) -> None:
         """Nothing."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self[...].__reduce_ex__(protocol)  # the copy would have no references
 
 
 class DrawnArray(BorrowedArray):

@@ -102,6 +102,7 @@ class WriteBuffer:
                     self._let_go(writer)
                 return True
             if not self._n_rows:
+                self.store.settle()
                 self._note((row,), ids)
                 self.store.exchange([Place(ids, row)], tensors, self._envs, self._sequences)
                 return True
@@ -225,6 +226,8 @@ class WriteBuffer:
             self.waiting = {place: at for place, at in self.waiting.items() if place[0] != id(ids)}
             self._arrays.pop(id(ids), None)
             self._watches.pop(id(ids), None)
+            if self._writer is not None:
+                self._writer.state.drop(ids)
 
     @property
     def memory_bytes(self) -> int:

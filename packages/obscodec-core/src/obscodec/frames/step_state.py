@@ -127,6 +127,11 @@ class StepState:
         """Put the ids back that rows of this number had at :meth:`begin`."""
         word.undo_step(step, self.words)
 
+    def drop(self, ids: Ids) -> None:
+        """Undo nothing any more if an array of ids that is gone has rows that :meth:`undo` would change."""
+        if id(ids) in self._known:
+            self.words[word.N_BEGUN] = self._most
+
     def replaced(self) -> Ints:
         """All replaced ids; whoever gives them back, sets them to 0, and calls :meth:`forget_replaced`."""
         self.words[word.N_BEGUN] = self._most  # nothing can be undone any more

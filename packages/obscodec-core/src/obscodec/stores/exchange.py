@@ -91,7 +91,7 @@ class IdExchange(ABC):
             when it has decoded them. So no writer waits for it. Called with ``i64[n]``, the guard owns these ids, as
             the array is when it is closed: they are given back then.
         own: called with an object and ids, to each of which the caller has a reference. The object owns these from then
-            on; when it is gone, the next call that changes or counts tensors gives them back.
+            on; when it is gone, the next call that changes or counts tensors gives those back that the result has then.
         changing: the lock for changes of arrays of ids; stores whose arrays change together share it.
         write_buffers: buffers with rows on their way into this store.
     """

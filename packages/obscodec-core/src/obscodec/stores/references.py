@@ -59,15 +59,18 @@ class Guard:
 
 
 class References:
-    """Ids that a store gives back later: those that were released while guards were open, and those that guards own.
+    """Ids that a store gives back later: that were released while guards were open, and what guards and objects own.
 
     Guards and releases are numbered in one row. Ids that are released wait for the guards with lower numbers; what a
-    guard has owned waits for none. Any thread may make and close guards at any time; the other calls need the lock of
-    the store.
+    guard has owned waits for none. Any thread may make and close guards, and own ids, at any time; the other calls need
+    the lock of the store.
+
+    Attributes:
+        gone: the ids of objects that are gone, for whoever gives them back.
     """
 
     def __init__(self) -> None:
-        self.gone: deque[Owned] = deque()  # of objects that are gone, for whoever gives them back
+        self.gone: deque[Owned] = deque()
         self._of_objects: set[Owned] = set()
         self._numbers = count()
         self._guards: set[_Ref] = set()
@@ -100,7 +103,7 @@ class References:
     def release_gone(self) -> None:
         """Release the first of :attr:`gone`; an interrupted call can be repeated."""
         owned = self.gone[0]
-        owned.ids = owned.ids.reshape(-1).astype(np.int64, copy=False)
+        owned.ids = np.array(owned.ids, np.int64).reshape(-1)  # those of an array may be read-only
         self.release(owned.ids, np.zeros_like(owned.ids))
         self._of_objects.discard(owned)
         self.gone.popleft()

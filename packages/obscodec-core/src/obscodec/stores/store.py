@@ -65,6 +65,9 @@ class Store(IdExchange):
         """
         tensors = tensors if hasattr(tensors, "shape") else self._to_host(tensors)
         n = int(tensors.shape[0]) if len(tensors.shape) else 0
+        if self._references.gone:
+            with self.changing:
+                self.settle()
         ids, of_sequences = np.zeros(n, np.int64), each_sequence(sequences, n)
         try:
             self.take_in(tensors, np.arange(n), of_sequences, ids)

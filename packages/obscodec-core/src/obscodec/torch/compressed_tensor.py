@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 import obscodec
-from obscodec.arrays import DeferredRead, DrawnArray, PartArray, strided_view, strides_of
+from obscodec.arrays import BorrowedArray, DeferredRead, DrawnArray, PartArray, strided_view, strides_of
 from obscodec.layout import as_array
 from obscodec.runtime import PicklableLock
 from obscodec.stores import BATCH_MEMORY, BatchMemory, Store
@@ -189,7 +189,8 @@ def drawn_together(tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedT
 
     To avoid a deadlock, the caller holds no such lock, unless all of the tensors are drawn already, which needs none.
     """
-    changing = [x.array.store.changing for x in tensors.values() if type(x.array) is obscodec.TensorArray]
+    arrays = [x.array for x in tensors.values() if not isinstance(x.array, (BorrowedArray, PartArray))]
+    changing = [array.store.changing for array in arrays]
     locks = {id(lock): lock for lock in changing}
     return _drawn_under([locks[key] for key in sorted(locks)], tensors)
 
