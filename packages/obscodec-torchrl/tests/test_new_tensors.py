@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from faults import at_every_line
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, ShapeError, TensorArray
-from obscodec.arrays import Index
+from obscodec.arrays import BorrowedArray, Index
 from obscodec_torchrl.new_tensors import NewTensors, append_together, interleaved_envs
 
 FRAME = (20, 20)
@@ -70,7 +70,7 @@ def test_few_compressed_tensors_are_decoded_at_a_time(store: FrameStore) -> None
     stacks[np.arange(400), :, :, np.arange(400) % 84] = 1
     given = [TensorArray(other.append(part), other) for part in (stacks, np.roll(stacks, -1, axis=0))]
     arrays = [TensorArray.zeros((10 * len(stacks),), store) for _ in range(2)]
-    many = [TensorArray(np.tile(array.ids, 10), other) for array in given]
+    many = [BorrowedArray(np.tile(array.ids, 10), other, array) for array in given]
     NewTensors(arrays, many, ...)  # which has compiled all
     tracemalloc.start()
     NewTensors(arrays, many, ...).put()

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from obscodec import DTypeError, FrameStore, HeapFull, Layout, ShapeError, TensorArray
+from obscodec.arrays import BorrowedArray
 
 LEADING, ITEM = (4, 3), (2, 5)
 SHAPE = LEADING + ITEM
@@ -342,6 +343,6 @@ def test_ids_that_are_assigned_take_the_place_of_others(index: object) -> None:
 
 def test_a_single_item_is_assigned_without_an_index() -> None:
     array = TensorArray.zeros((3,), FrameStore(Layout((6, 6), np.uint8)))
-    one = TensorArray(array.ids[1:2].reshape(()), array.store)
+    one = BorrowedArray(array.ids[1:2].reshape(()), array.store, array)
     one[...] = 5
     assert array[...].sum() == 5 * 36

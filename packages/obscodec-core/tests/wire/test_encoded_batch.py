@@ -8,7 +8,7 @@ import pytest
 import xxhash
 from atari_frames import frames
 from obscodec import AutoStore, CorruptStream, Field, FrameStore, Layout, RingBuffer, SpecError
-from obscodec.arrays import DeferredRead, TensorArray
+from obscodec.arrays import BorrowedArray, DeferredRead, TensorArray
 from obscodec.stores import Store
 from obscodec.stores.narrow.narrow import Narrow
 from obscodec.stores.narrow.narrow_store import NarrowStore
@@ -116,7 +116,7 @@ def test_dictionaries_that_are_trained_later_are_sent():
     for part in np.split(tensors, 6):
         ids = np.append(ids, store.append(part))
         store.log.train()
-        array = TensorArray(ids, store)
+        array = BorrowedArray(ids, store, None)
         message = EncodedBatch.of(DeferredRead(lambda array=array: array[::7])).to_bytes(sent)
         assert np.array_equal(EncodedBatch.from_bytes(message, received).read(), tensors[: len(ids) : 7])
     assert len(store.log.coder.codecs) >= 1

@@ -24,7 +24,7 @@ from obscodec import (
     SpecError,
     TensorArray,
 )
-from obscodec.arrays import WriteBuffer
+from obscodec.arrays import BorrowedArray, WriteBuffer
 from obscodec.frames import frame_log
 from obscodec_cupy import BatchReader
 from obscodec_cupy.device import opened
@@ -435,7 +435,7 @@ def test_a_device_without_memory_is_told_all_at_the_next_sync(simulated):
 def test_an_array_of_the_same_ids_and_one_that_was_pickled(cuda):
     device = opened.device(cuda)
     (array,), (model,) = small_arrays(cuda, 1)
-    same = TensorArray(array.ids, array.store)
+    same = BorrowedArray(array.ids, array.store, array)
     restored = pickle.loads(pickle.dumps(array))
     restored[3] = model[3]
     for one in (same, restored):
