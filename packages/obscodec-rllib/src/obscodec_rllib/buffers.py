@@ -54,8 +54,6 @@ class _Compressed:
             for chunk in chunks:
                 if isinstance(chunk.observations, CompressedObservations):
                     chunk.observations.is_new = False
-            del chunks
-            self._stores.settle()
         for of in given:
             stored = self._stored(of.id_)
             if stored is not None and stored.observation_space is None:
@@ -100,7 +98,6 @@ class _Compressed:
 
     def stats(self) -> BufferStats:
         """What the observations in the buffer take; actions, rewards and infos are those of RLlib, and do not count."""
-        self._stores.settle()
         fields: dict[str, StoreStats | int] = {}
         for (name, layout), store in self._stores.stores.items():
             fields[f"{name}, {layout}" if name in fields else name] = store.stats()

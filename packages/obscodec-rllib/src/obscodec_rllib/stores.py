@@ -96,12 +96,6 @@ class Stores:
         """The number of the store of an array; None if it is not compressed."""
         return [*self.stores.values()].index(leaf.store) if isinstance(leaf, OwnedIds) else None
 
-    def settle(self) -> None:
-        """Give the ids back whose owners are gone."""
-        for store in self.stores.values():
-            with store.changing:
-                store.settle()
-
     def decide(self) -> None:
         """Wait until each store has chosen its codec, and all is stored with it."""
         for store in self.stores.values():
@@ -109,7 +103,6 @@ class Stores:
 
     def state(self) -> list[dict[str, Any]]:
         """Each store in numbers, texts, arrays and bytes only, in the format of a snapshot."""
-        self.settle()
         return [_saved(name, store) for (name, _), store in self.stores.items()]
 
     @classmethod

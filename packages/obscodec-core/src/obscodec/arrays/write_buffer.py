@@ -102,7 +102,6 @@ class WriteBuffer:
                     self._let_go(writer)
                 return True
             if not self._n_rows:
-                self.store.settle()
                 self._note((row,), ids)
                 self.store.exchange([Place(ids, row)], tensors, self._envs, self._sequences)
                 return True
