@@ -172,7 +172,7 @@ slow:
     uv run pytest -m "slow and not long and not upstream and not gpu"
 
 # Each barrier of the GPU kernels, what newer cards than the oldest make of these kernels, the first run on a GPU,
-# whether `obscodec warm` compiles all kernels that buffers call, and failed allocations with further codecs.
+# whether `obscodec warm` compiles all kernels that buffers call; failed allocations, full memory and forks with further codecs.
 # Tests that take minutes, of what seldom changes.
 long:
     uv run pytest -m "slow and long and not gpu"

@@ -275,7 +275,7 @@ def main(n: int = 20_000, steps: int = 8_000, seeds: int = 3) -> None:
 
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as two_at_a_time:
         for suite, names in (("Atari", GAMES), ("DMC", TASKS)):
-            n_frames = n if suite == "Atari" else n // 4
+            n_frames = n if suite == "Atari" else n // 5
             say("", f"## {suite}, {n_frames:,} frames each, bytes for each transition", "")
             say(
                 "| environment | plain | lossless film | obscodec, resident | times smaller |",

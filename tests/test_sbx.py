@@ -6,6 +6,6 @@ from new_python import run_python
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", trained_in_jax.RUNS)
+@pytest.mark.parametrize("run", ["DQN", pytest.param("SAC", marks=pytest.mark.long)])
 def test_training_in_jax_gives_the_same_weights(run: str) -> None:
     run_python(trained_in_jax.__file__, run)

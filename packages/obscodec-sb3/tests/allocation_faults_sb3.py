@@ -1,4 +1,4 @@
-"""Run by ``test_faults.py``: a replay buffer whose allocations fail; prints how many did."""
+"""Run by ``test_faults.py``: replay buffers whose allocations fail; prints how many did."""
 
 import sys
 
@@ -7,18 +7,20 @@ from replay_in_parallel import Play
 
 if __name__ == "__main__":
     choose_in_the_caller()
-    play, n_failed = Play(codec=sys.argv[1], decide_after=int(sys.argv[2])), 0
-    for _ in range(30):
-        play.prepare()()
-        play.stored()
-    play.buffer.stats()  # so that all is compiled
-    for _ in range(2):
-        for error in at_every_allocation(play.prepare):
+    for option in sys.argv[1:]:  # in one process, which takes seconds to load torch
+        codec, decide_after = option.split("/")
+        play, n_failed = Play(codec=codec, decide_after=int(decide_after)), 0
+        for _ in range(30):
+            play.prepare()()
+            play.stored()
+        play.buffer.stats()  # so that all is compiled
+        for _ in range(2):
+            for error in at_every_allocation(play.prepare):
+                n_failed += bool(error)
+                play.check(error)
+            play.check("at the end")
+        play.buffer.sample(64)
+        for error in at_every_allocation(lambda buffer=play.buffer: lambda: buffer.sample(64), spare_torch=True):
             n_failed += bool(error)
             play.check(error)
-        play.check("at the end")
-    play.buffer.sample(64)
-    for error in at_every_allocation(lambda: lambda: play.buffer.sample(64), spare_torch=True):
-        n_failed += bool(error)
-        play.check(error)
-    print(n_failed)
+        print(f"{option}: {n_failed}")

@@ -1,4 +1,4 @@
-"""Run by ``test_faults.py``: a replay buffer whose allocations fail while it is saved; prints how many did."""
+"""Run by ``test_faults.py``: replay buffers whose allocations fail while they are saved; prints how many."""
 
 import sys
 import tempfile
@@ -14,9 +14,8 @@ def content(buffer: CompressedReplayBuffer) -> dict[str, bytes]:
     return {name: np.asarray(getattr(buffer, name)[:]).tobytes() for name in NAMES}
 
 
-if __name__ == "__main__":
-    choose_in_the_caller()
-    play, step, n_failed = Play(codec=sys.argv[1], decide_after=8), int(sys.argv[2]), 0
+def n_failed_of(codec: str, step: int) -> int:
+    play, n_failed = Play(codec=codec, decide_after=8), 0
     for _ in range(11):
         play.prepare()()
         play.stored()
@@ -35,4 +34,10 @@ if __name__ == "__main__":
         assert content(CompressedReplayBuffer.load(folder, continue_episodes=True)) == contents[1]
         play.prepare()()
         play.check("at the end")
-    print(n_failed)
+    return n_failed
+
+
+if __name__ == "__main__":
+    choose_in_the_caller()
+    for option in sys.argv[2:]:  # in one process, which takes seconds to load torch
+        print(f"{option}: {n_failed_of(option, int(sys.argv[1]))}")

@@ -1,4 +1,4 @@
-"""Forks while threads sample a buffer of SB3, or add to it: ``fork_beside_threads_sb3.py sample|add FORKS``."""
+"""Forks while threads sample a buffer of SB3, or add to it: ``... FORKS [sample] [add]``."""
 
 import sys
 
@@ -57,5 +57,6 @@ def main(kind, n_forks):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
-    sys.stdout.write("all children ended\n")
+    for kind in sys.argv[2:]:  # in one process, which takes seconds to load torch
+        main(kind, int(sys.argv[1]))
+    sys.stdout.write(f"all children of {', '.join(sys.argv[2:])} ended\n")

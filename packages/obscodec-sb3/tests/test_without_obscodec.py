@@ -1,10 +1,7 @@
 """A model that names a class of this package, on a machine that does not have it."""
 
-import subprocess
-import sys
-import textwrap
-
 import pytest
+from new_python import run_python
 from obscodec_sb3 import CompressedReplayBuffer, CompressedRolloutBuffer
 from stable_baselines3 import DQN, PPO
 
@@ -14,52 +11,42 @@ ALGORITHMS = {
 }
 
 
-def elsewhere(code):
-    """What a process prints that can't import obscodec or obscodec_sb3."""
-    program = textwrap.dedent(f"""
-        import sys
-        sys.modules["obscodec"] = sys.modules["obscodec_sb3"] = None
-        import gymnasium
-        from stable_baselines3 import DQN, PPO
-        env = gymnasium.make("CartPole-v1")
-        {code}
-        """)
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
-    return ran.stdout or ran.stderr.splitlines()[-1]
+# Loads models where obscodec and obscodec_sb3 can't be imported; prints the buffer of each, or why there is no model.
+PROGRAM = """
+import sys
+sys.modules["obscodec"] = sys.modules["obscodec_sb3"] = None
+import gymnasium
+import stable_baselines3
+env = gymnasium.make("CartPole-v1")
+for path, options in {loads!r}:
+    try:
+        model = stable_baselines3.{algorithm}.load(path, env, **options)
+        model.learn(64)
+        print(type(model.{kind}_buffer).__name__)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
 
 
-@pytest.fixture(params=ALGORITHMS, ids=lambda algorithm: algorithm.__name__)
-def trained(request):
-    kind, options = ALGORITHMS[request.param]
-    steps = {"n_steps": 64} if request.param is PPO else {"learning_starts": 10}
-    model = request.param("MlpPolicy", "CartPole-v1", device="cpu", seed=0, **steps, **options)
-    return model.learn(64), kind, options
-
-
-def buffer_after(algorithm, kind, load):
-    """The class of the buffer of a model that goes on learning elsewhere."""
-    learns = f"model.learn(64); print(type(model.{kind}_buffer).__name__)"
-    return elsewhere(f"model = {algorithm.__name__}.load({load}); {learns}").strip()
+def buffers_elsewhere(algorithm, kind, loads):
+    """What one process prints, a line for each model and the options to load it with."""
+    program = PROGRAM.format(algorithm=algorithm.__name__, kind=kind, loads=loads)
+    return run_python("-W", "ignore", "-c", program).splitlines()
 
 
 @pytest.mark.slow
-def test_a_saved_model_loads_with_custom_objects(trained, tmp_path):
-    model, kind, _ = trained
-    path, algorithm = str(tmp_path / "model"), type(model)
-    model.save(path)
-    refused = buffer_after(algorithm, kind, f"{path!r}, env")
-    assert refused.startswith("ModuleNotFoundError: ")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_saved_model_loads_elsewhere_with_custom_objects_or_without_the_class(algorithm, tmp_path):
+    kind, options = ALGORITHMS[algorithm]
+    steps = {"n_steps": 64} if algorithm is PPO else {"learning_starts": 10}
+    model = algorithm("MlpPolicy", "CartPole-v1", device="cpu", seed=0, **steps, **options).learn(64)
+    model.save(named := str(tmp_path / "named"))
+    model.save(unnamed := str(tmp_path / "unnamed"), exclude=[*options])
+    plain = {"custom_objects": {f"{kind}_buffer_class": None, f"{kind}_buffer_kwargs": {}}}
+    loads = [(named, {}), (named, plain), (unnamed, {})]
+    refused, *loaded = buffers_elsewhere(algorithm, kind, loads)
+    assert refused.startswith("ModuleNotFoundError ")
     assert "obscodec_sb3" in refused
-    plain = f"{{'{kind}_buffer_class': None, '{kind}_buffer_kwargs': {{}}}}"
-    loaded = buffer_after(algorithm, kind, f"{path!r}, env, custom_objects={plain}")
-    assert loaded == f"{kind.capitalize()}Buffer"
-
-
-@pytest.mark.slow
-def test_a_model_saved_without_the_class_loads_as_it_is(trained, tmp_path):
-    model, kind, options = trained
-    path, algorithm = str(tmp_path / "model"), type(model)
-    model.save(path, exclude=[*options])
-    assert buffer_after(algorithm, kind, f"{path!r}, env") == f"{kind.capitalize()}Buffer"
-    again = algorithm.load(path, model.get_env(), **options).learn(64)
+    assert loaded == [f"{kind.capitalize()}Buffer"] * 2
+    again = algorithm.load(unnamed, model.get_env(), **options).learn(64)
     assert type(getattr(again, f"{kind}_buffer")) is options[f"{kind}_buffer_class"]

@@ -1,4 +1,4 @@
-"""Forks while a thread of TorchRL prefetches, or another thread extends: ``... prefetch|extend FORKS``."""
+"""Forks while a thread of TorchRL prefetches, or another thread extends: ``... FORKS [prefetch] [extend]``."""
 
 import sys
 
@@ -46,5 +46,6 @@ def main(kind, n_forks):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
-    sys.stdout.write("all children ended\n")
+    for kind in sys.argv[2:]:  # in one process, which takes seconds to load torch
+        main(kind, int(sys.argv[1]))
+    sys.stdout.write(f"all children of {', '.join(sys.argv[2:])} ended\n")

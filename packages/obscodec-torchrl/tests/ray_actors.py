@@ -115,9 +115,9 @@ def share_a_limiter() -> None:
 
     waited = ray.get([call.remote("insert", 2, 105), call.remote("sample", 16, 50)])
     assert sum(waited) > 0
-    refused = ray.remote(RateLimiter).options(num_cpus=0).remote(4, timeout=0)
+    refused = ray.remote(lambda: RateLimiter(4, timeout=0).sample(3))
     with pytest.raises(RateLimited, match="1 more steps must be inserted first"):
-        ray.get(refused.sample.remote(3))
+        ray.get(refused.remote())
 
 
 if __name__ == "__main__":

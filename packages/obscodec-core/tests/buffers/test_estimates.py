@@ -44,7 +44,7 @@ class Dictionaries(gym.Env):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_envs", [None, 4])
+@pytest.mark.parametrize("n_envs", [pytest.param(None, marks=pytest.mark.long), 4])
 def test_it_is_what_a_real_buffer_takes(n_envs):
     n = 8000
     env = breakout() if n_envs is None else gym.vector.SyncVectorEnv([breakout] * n_envs)

@@ -311,7 +311,7 @@ print(most, len(made), made.stats().disk_bytes)
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what is resident")
-@pytest.mark.parametrize("spills", [False, True])
+@pytest.mark.parametrize("spills", [pytest.param(False, marks=pytest.mark.long), True])
 def test_resident_memory_stays_within_the_limit(spills, tmp_path):
     def ran(max_bytes):
         return map(int, run_python("-c", _RESIDENT, tmp_path if spills else "", max_bytes).split())

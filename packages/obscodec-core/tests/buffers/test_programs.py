@@ -6,11 +6,13 @@ import pytest
 from new_python import run_python
 
 HERE = Path(__file__).parent
+KINDS = "stacks", "auto", "floats"
+OTHERS = "delta-rle", "zstd:1", "pred", "deciding", "limited"  # which these have parts of
 
 
 @pytest.mark.slow
 @pytest.mark.needs("fork")
-@pytest.mark.parametrize("codec", ["delta-rle", "auto"])
+@pytest.mark.parametrize("codec", [pytest.param("delta-rle", marks=pytest.mark.long), "auto"])
 @pytest.mark.parametrize("kind", ["sample", "delete", "append", "save"])
 def test_forks_beside_threads(kind, codec):
     """A process may be forked while other threads sample, append and save; the child ends, and has whole steps."""
@@ -20,7 +22,7 @@ def test_forks_beside_threads(kind, codec):
 
 @pytest.mark.slow
 @pytest.mark.needs("limits of a process", "/proc")
-@pytest.mark.parametrize("kind", ["delta-rle", "stacks", "zstd:1", "pred", "auto", "deciding", "floats", "limited"])
+@pytest.mark.parametrize("kind", [*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in OTHERS)])
 def test_an_append_without_memory_is_undone_in_a_new_process(kind):
     """Also in one that has never undone an append."""
     assert run_python(HERE / "append_without_memory.py", kind, timeout=300) == "all is there\n"

@@ -248,7 +248,7 @@ def test_a_step_that_is_interrupted_is_done_or_not():
         at, given[:] = int(player.rng.integers(N_STEPS)), (player.step(), player.step())
         return lambda: write_buffer.put_both(at, ids, *given)
 
-    for _ in range(60):
+    for _ in range(25):
         for where in at_every_line(prepare):
             n_interrupts += 1
             if all((array[at] == value).all() for array, value in zip(arrays, given, strict=True)):

@@ -69,8 +69,12 @@ class CompressedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, array: obscodec.TensorArray | PartArray, device: Device = "cpu") -> CompressedTensor:
         """See the class."""
-        shape, strides, dtype = array.shape, strides_of(array), _torch_dtype(array.dtype)
-        made = cls._make_wrapper_subclass(cls, shape, strides=strides, dtype=dtype, device=torch.device(device))
+        return cls._of(array, array.shape, strides_of(array), _torch_dtype(array.dtype), torch.device(device))
+
+    @classmethod
+    def _of(cls, array: Any, shape: Sequence[int], strides: Sequence[int], *kind: Any) -> CompressedTensor:
+        """A tensor of that geometry, dtype and device, as the array has it."""
+        made = cls._make_wrapper_subclass(cls, shape, strides=strides, dtype=kind[0], device=kind[1])
         made.array, made.n_leading, made.row_of = array, len(shape) - len(array.layout.shape), None
         return made
 
@@ -107,7 +111,7 @@ class CompressedTensor(torch.Tensor):
         if batch is not None and (room := batch.room_for(self.array, index)) is not None:
             return cast("torch.Tensor", room)
         if type(index) is int and self.n_leading and not self.requires_grad:  # past torch, which is slower
-            row = CompressedTensor(self.array.row(index), self.device)
+            row = self._of(self.array.row(index), self.shape[1:], self.stride()[1:], self.dtype, self.device)
             row.row_of = self.array, index
             return row
         *steps, at = steps_of(as_index(index), self.n_leading, self.ndim)
