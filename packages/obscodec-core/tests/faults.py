@@ -18,6 +18,7 @@ import numpy as np
 _OURS = ("obscodec", "obscodec_cupy", "obscodec_rllib", "obscodec_sb3", "obscodec_torchrl")
 # Their folders, in the checkout or where a wheel was installed.
 _SOURCES = tuple(f"{Path(found.origin or '').parent}{os.sep}" for found in map(find_spec, _OURS) if found)
+NUMPY = f"{Path(np.__file__).parent}{os.sep}"
 
 
 class Interrupt(BaseException):
@@ -48,20 +49,20 @@ def _is_swallowed(frame: FrameType | None) -> bool:
 
 
 class _Tracer:
-    """Counts the lines of our sources that run, and raises before the one with the number ``at``.
+    """Counts the lines of some sources that run, and raises before the one with the number ``at``.
 
     It does not keep what it raises. All frames have their tracer: those of the traceback would be in a cycle, which
     Python 3.11 never frees where a list comprehension reads a generator.
     """
 
-    def __init__(self, at: int, raised: type[BaseException]) -> None:
-        self.at, self.raised = at, raised
+    def __init__(self, at: int, raised: type[BaseException], sources: tuple[str, ...]) -> None:
+        self.at, self.raised, self.sources = at, raised, sources
         self.n_lines = 0
         self.place = ""
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
-        ours = code.co_filename.startswith(_SOURCES)
+        ours = code.co_filename.startswith(self.sources)
         return self._line if ours and not _is_swallowed(frame) else None
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:
@@ -74,13 +75,15 @@ class _Tracer:
         return self._line
 
 
-def interrupted(call: Callable[[], object], at: int, raised: type[BaseException] = Interrupt) -> str | None:
-    """Run ``call``, and raise something before the line ``at`` of our code that it runs.
+def interrupted(
+    call: Callable[[], object], at: int, raised: type[BaseException] = Interrupt, more_sources: tuple[str, ...] = ()
+) -> str | None:
+    """Run ``call``, and raise something before the line ``at`` of our code that it runs, or of other folders, too.
 
     Returns:
         Where that was, None if the call ran fewer lines and ended as usual.
     """
-    tracer, before = _Tracer(at, raised), sys.gettrace()
+    tracer, before = _Tracer(at, raised, _SOURCES + more_sources), sys.gettrace()
     sys.settrace(tracer)
     try:
         call()
@@ -93,7 +96,10 @@ def interrupted(call: Callable[[], object], at: int, raised: type[BaseException]
 
 
 def at_every_line(
-    prepare: Callable[[], Callable[[], object]], step: int = 1, raised: type[BaseException] = Interrupt
+    prepare: Callable[[], Callable[[], object]],
+    step: int = 1,
+    raised: type[BaseException] = Interrupt,
+    more_sources: tuple[str, ...] = (),
 ) -> Iterator[str]:
     """Interrupt a call at its first line, at its second one, and so on to its end.
 
@@ -101,12 +107,13 @@ def at_every_line(
         prepare: gives the call, anew for each line; what it prepares is not interrupted.
         step: how many lines to go on each time, from one of the first ones.
         raised: what is raised there.
+        more_sources: further folders whose lines count, such as ``NUMPY``.
 
     Yields:
         Where the call was interrupted, after that; at the end ``""``, when it ran to its end.
     """
     at = np.random.default_rng(step).integers(step)
-    while place := interrupted(prepare(), at, raised):
+    while place := interrupted(prepare(), at, raised, more_sources):
         yield place
         at += step
     yield ""

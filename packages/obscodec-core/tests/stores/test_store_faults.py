@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from appending import DEPTH, N_ENVS, Appending, Player
 from changing_codecs import change_codec
-from faults import at_every_line
+from faults import NUMPY, at_every_line
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, TensorArray
 from obscodec.arrays import WriteBuffer, write_buffer
 from obscodec.stores import Store
@@ -71,6 +71,30 @@ def test_an_assignment_that_is_interrupted_is_done_or_not(kind):
     assert n_interrupts > 60
     array.clear()
     assert store.stats().n_tensors == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["frames", "narrow"])
+def test_what_is_raised_within_numpy_is_not_taken_for_an_answer(kind):
+    """``np.array_equal`` catches it, and says that its arrays differ."""
+    store, player = STORES[kind](), Player(0, "f4" if "narrow" in kind else "u1")
+    array, model = TensorArray.zeros((N_STEPS, N_ENVS), store), np.zeros((N_STEPS, N_ENVS, *STACK.shape), player.dtype)
+    given = [model[0]]
+
+    def prepare():
+        given[0] = player.step()
+        return lambda: array.__setitem__(1, given[0])
+
+    prepare()()
+    array[0] = model[0] = player.step()
+    model[1] = given[0]
+    store.decide()
+    for where in at_every_line(prepare, 1, ValueError, (NUMPY,)):
+        found = array[:]
+        model[1] = given[0] if (found[1] == given[0]).all() else model[1]
+        np.testing.assert_array_equal(found, model, err_msg=where)
+        array[0] = model[0]
+        check_count(store, [array], where)
 
 
 @pytest.mark.parametrize("kind", ["frames", "stacks", "undecided", "early"])

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from obscodec import TensorArray
 from obscodec.arrays import Index, PartArray, places_together
+from obscodec.layout import same_values
 from obscodec.runtime import assign
 
 K = TypeVar("K", bound=Hashable)
@@ -54,7 +55,7 @@ def interleaved_envs(observations: Array | TensorArray, following: Array | Tenso
     for n_envs in range(1, min(n_steps // 2, _MAX_ENVS) + 1):
         n_different = 0
         for i in np.linspace(0, n_steps - n_envs - 1, _N_CHECKS).astype(int).tolist():
-            n_different += not np.array_equal(observations[(i + n_envs) * n_each], following[i * n_each])
+            n_different += not same_values(observations[(i + n_envs) * n_each], following[i * n_each])
             if 2 * n_different > _N_CHECKS:
                 break
         else:
@@ -116,7 +117,7 @@ class NewTensors:
         with self._store.changing:
             self._store.settle()
             for place, old, replaced in zip(self._places, self._old, self._replaced, strict=True):
-                if not np.array_equal(np.reshape(place.ids[place.index], -1), old):
+                if not same_values(np.reshape(place.ids[place.index], -1), old):
                     self._store.put_ids([place], replaced)
 
     def _encode(self, given: Sequence[Array | TensorArray | PartArray]) -> None:

@@ -15,6 +15,7 @@ from obscodec.arrays.dirty_rows import DirtyRows, note
 from obscodec.arrays.indexing import Part
 from obscodec.fixed import Fixed
 from obscodec.frames import StepWriter
+from obscodec.layout import same_values
 from obscodec.runtime import says_memory_error
 from obscodec.stores import Place, Store
 
@@ -266,7 +267,7 @@ class WriteBuffer:
         rows: npt.NDArray[np.generic] = self._bytes
         if rows.shape[1] % 8 == 0:
             rows = rows.view(np.uint64)
-        return np.array_equal(rows[a], rows[b])
+        return same_values(rows[a], rows[b])
 
     @property
     def _n_used(self) -> int:

@@ -13,7 +13,7 @@ from obscodec.errors import CorruptStream, ObscodecError
 from obscodec.frames.block_coder import PLAIN, Coder, Wanted
 from obscodec.frames.coder_for import new_coder
 from obscodec.frames.frame_log import FrameLog
-from obscodec.layout import Layout, Rows
+from obscodec.layout import Layout, Rows, same_values
 from obscodec.segments import Ints, Segments, segments_of
 from obscodec.state import State, array_of, check_range, number_of, part_of
 from obscodec.statuses import check
@@ -207,7 +207,7 @@ class Portion(NamedTuple):
         check_range("places", places, 0, block_frames - 1)
         falls = np.diff(places) < 0
         falls[starts[1:-1] - 1] = False
-        if falls.any() or not np.array_equal(np.sort(targets), np.arange(n)):
+        if falls.any() or not same_values(np.sort(targets), np.arange(n)):
             raise CorruptStream("frames are not in the order of their blocks, or have no rows of theirs")
         coder, references = received.coder(state, part_of(state, "spec", str), frame, block_frames)
         return cls(coder, frame, block_frames, blocks, starts, places, targets, references, None, None)

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from obscodec.errors import CorruptStream, HeapFull
 from obscodec.frames.kernels.stacks import N_FREE_ROWS, N_ROWS, N_STACKS, STACK_TALLIES, StackTables
+from obscodec.layout import same_values
 from obscodec.runtime import doubled, new_table
 from obscodec.segments import Ints
 from obscodec.state import State, array_of, check_range, number_of
@@ -86,7 +87,7 @@ class StackTable:
         """
         frames = array_of(state, "frames", np.int32, (None, self.depth))
         free, unused = array_of(state, "free", np.int32, (None,)), np.flatnonzero(frames[:, 0] == -1)
-        if not np.array_equal(np.sort(free), unused):
+        if not same_values(np.sort(free), unused):
             raise CorruptStream("the free rows of listed stacks are not those without a stack")
         check_range("frames", np.delete(frames, unused, axis=0), 0, n_ids - 1)
         if len(frames) < self._first or frames[: self._first].any():

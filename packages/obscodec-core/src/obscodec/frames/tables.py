@@ -6,6 +6,7 @@ import numpy as np
 
 from obscodec.errors import CorruptStream
 from obscodec.frames.kernels.counts import BLOCKS, FREE, N_FREE, N_USED, Table, Tables
+from obscodec.layout import same_values
 from obscodec.runtime import new_table
 from obscodec.segments import Ints
 from obscodec.state import check_range
@@ -79,7 +80,7 @@ class FrameTables:
             raise CorruptStream(f"blocks have the numbers {first} and more, got {np.flatnonzero(of_blocks)[:1]}")
         if len(np.unique(recent)) < len(recent) or len(np.unique(opened)) < len(opened):
             raise CorruptStream("a frame is recent in two sequences, or a block is open in two")
-        if not np.array_equal(np.sort(free), first + np.flatnonzero(of_blocks[first:] == 0)):
+        if not same_values(np.sort(free), first + np.flatnonzero(of_blocks[first:] == 0)):
             raise CorruptStream("the free blocks are not those without frames")
         self.counts[:n], self.previous[:n] = counts, previous
         unused = free.astype(np.int64)  # numpy may crash if it has no memory to cast

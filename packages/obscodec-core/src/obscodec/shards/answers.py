@@ -15,6 +15,7 @@ import numpy as np
 from obscodec.arguments import as_envs, as_integers
 from obscodec.buffers import Prioritized, RateLimiter, RingBuffer
 from obscodec.errors import FieldError, ShapeError, SnapshotError, SpecError, Unreachable
+from obscodec.layout import same_values
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 from obscodec.shards.line import as_answer, as_bytes, as_message, of_message
@@ -147,7 +148,7 @@ class Answers:
             raise FieldError("a field has the name 'envs', so that all environments step together: leave envs out")
         with self.lock:
             known = self._writers.get(name)
-            if known is None or not np.array_equal(known.envs, envs):
+            if known is None or not same_values(known.envs, envs):
                 if turn and turn < self._turns[envs].max():
                     raise Unreachable(_TAKEN_OVER)
                 others = {of: w for of, w in self._writers.items() if of == name or np.isin(w.envs, envs).any()}
@@ -177,7 +178,7 @@ class Answers:
         ring, (name, writer) = self._buffer, self._known(call)
         steps = EncodedBatch.from_bytes(message.data).read() if message.size else {}
         n_envs = len(writer.envs)
-        at = {} if np.array_equal(writer.envs, np.arange(ring.n_envs)) else {"envs": writer.envs}
+        at = {} if same_values(writer.envs, np.arange(ring.n_envs)) else {"envs": writer.envs}
         n = len(next(iter(steps.values()))) // n_envs if steps else 0
         done = self._done_before(name, first)
         for k in range(done - first, n):

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.errors import HeapFull, SlotError
+from obscodec.layout import same_values
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.ids import hand_over
@@ -61,7 +62,7 @@ class _Exchange:
         if self._left is None:
             self._left = np.concatenate(
                 [
-                    old if np.array_equal(np.reshape(ids[index], -1), new) else new
+                    old if same_values(np.reshape(ids[index], -1), new) else new
                     for (ids, index), old, new in zip(self._places, self._old, self.by_place(self._new), strict=True)
                 ]
             )

@@ -14,7 +14,7 @@ from obscodec.arguments import as_count, check_kind
 from obscodec.arrays import DeferredRead, filled
 from obscodec.errors import CorruptStream
 from obscodec.frames import Portion, Received, Sent
-from obscodec.layout import FrameStack, Layout
+from obscodec.layout import FrameStack, Layout, same_values
 from obscodec.runtime import as_threads, says_memory_error
 from obscodec.state import State, array_of, number_of, part_of
 from obscodec.stores import BATCH_MEMORY, Narrow, StoredPart
@@ -198,6 +198,6 @@ def _received(state: State, received: Received, max_bytes: int) -> _Leaf:
         places.append(at)
         if not parts[-1].fits(layout, n):
             raise CorruptStream(f"frames of {parts[-1].portion.frame} are no {n} tensors of {layout}")
-    if not np.array_equal(np.sort(np.concatenate(places)), np.arange(n)):
+    if not same_values(np.sort(np.concatenate(places)), np.arange(n)):
         raise CorruptStream("tensors of a batch are missing, or there twice")
     return _Leaf(layout, n, parts)

@@ -13,7 +13,7 @@ from obscodec.devices import FrameReader, decoding_device
 from obscodec.errors import CorruptStream, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
 from obscodec.frames import FrameLog, HasLog, LogClosed, StepWriter
-from obscodec.layout import FrameStack, Layout
+from obscodec.layout import FrameStack, Layout, same_values
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
 from obscodec.state import State, number_of, part_of
@@ -227,7 +227,7 @@ class AutoStore(Store):
                     self._first.count_left()
             except BaseException as error:
                 # An interrupted store that left no id in ``ids`` has released them, or does so in its next call.
-                if not np.array_equal(ids, before) and (ids.any() or isinstance(error, SlotError)):
+                if not same_values(ids, before) and (ids.any() or isinstance(error, SlotError)):
                     ids[:] = before
                     self._first.stay(before)
                 raise

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count
 from obscodec.errors import DTypeError, ShapeError, SpecError
-from obscodec.layout import Layout, are_within, as_writable, dtype_name, storable, written_dtype
+from obscodec.layout import Layout, are_within, as_writable, dtype_name, same_values, storable, written_dtype
 from obscodec.runtime import as_threads, over_ranges
 from obscodec.segments import Ints
 from obscodec.stores.narrow.lookup import Codes, Patterns, find_codes, find_codes_by_pattern, look_up
@@ -107,7 +107,7 @@ class Narrow:
             low, high, top = float(numbers[0]), float(numbers[-1]), len(numbers) - 1
             with np.errstate(all="ignore"):
                 grid[:] = low - 0.5 * (high - low) / top, np.divide(top, high - low), 0, top
-                exact = np.array_equal(np.floor((numbers.astype(grid.dtype) - grid[0]) * grid[1]), codes)
+                exact = same_values(np.floor((numbers.astype(grid.dtype) - grid[0]) * grid[1]), codes)
         if not exact:
             raise SpecError(f"{self} does not give {len(numbers)} evenly rising numbers of {dtype.name}")
         return Tables(numbers, patterns, grid, code_of)

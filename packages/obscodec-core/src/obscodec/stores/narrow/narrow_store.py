@@ -8,6 +8,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_option, check_kind
 from obscodec.errors import DTypeError, ShapeError
 from obscodec.fixed import Fixed
+from obscodec.layout import same_values
 from obscodec.segments import Ints
 from obscodec.state import State, part_of
 from obscodec.stats import StoreStats
@@ -78,7 +79,7 @@ class NarrowStore(Store):
             stored[~narrow] = wide_ids(of_wide)
             ids[:] = stored
         finally:
-            if not np.array_equal(ids, stored) or not stored.any():  # interrupted before the ids were given out
+            if not same_values(ids, stored) or not stored.any():  # interrupted before the ids were given out
                 self.codes._give_back(of_codes)
                 self.wide._give_back(of_wide)
 
