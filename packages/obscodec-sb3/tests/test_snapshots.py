@@ -388,7 +388,7 @@ def test_inspect_shows_the_arrays_of_a_buffer(kind, tmp_path):
     assert (report.n_steps, report.n_envs) == (200, N_ENVS)
     fields = {field.name: field for field in report.fields}
     image = BOTH["image"] if space == BOTH else IMAGE
-    assert fields["image" if space == BOTH else ""][1:3] == (f"uint8{[*image.shape]}", "delta-rle|lz4:6")
+    assert fields["image" if space == BOTH else "observations"][1:3] == (f"uint8{[*image.shape]}", "delta-rle|lz4:6")
     assert report.other_nbytes > 200 * N_ENVS
 
 

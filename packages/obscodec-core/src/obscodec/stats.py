@@ -227,12 +227,7 @@ class BufferStats:
             else:
                 codec, nbytes = held.codec or "", held.live_bytes
             fields.append({"name": name, "item": str(layouts[name]), "codec": codec, "nbytes": nbytes})
-        return {
-            "n_steps": n_steps,
-            "n_envs": n_envs,
-            "fields": fields,
-            "other_nbytes": self.id_bytes + self.other_bytes,
-        }
+        return {"n_steps": n_steps, "n_envs": n_envs, "fields": fields}
 
     @property
     def summary(self) -> str:

@@ -5,6 +5,7 @@ import gc
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from faults import Interrupt, at_every_line
 from obscodec import AutoStore, FrameStore, HeapFull, Layout, TensorArray
 from obscodec.arrays import DrawnArray, WriteBuffer
 from obscodec.stores import Store
+from obscodec.stores.auto.first_tensors import FirstTensors
 from together import meanwhile
 
 LAYOUT = Layout((20, 20), np.uint8)
@@ -281,3 +283,52 @@ def test_the_garbage_collector_may_drop_an_array_in_any_thread() -> None:
         pass
     gc.collect()
     assert store.stats().n_tensors == N
+
+
+def test_a_write_buffer_that_was_not_made_is_known_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FrameStore(LAYOUT)
+    array = filled(store)
+    with monkeypatch.context() as patched:
+        patched.setattr(WriteBuffer, "_allocate", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt) as kept:
+            WriteBuffer(store, 1)
+    del array
+    assert store.stats().n_tensors == 0
+    assert not store.state()["references"].any()
+    assert kept.traceback
+
+
+def test_write_buffers_are_made_and_go_while_a_store_asks_them() -> None:
+    store = FrameStore(LAYOUT)
+    made = [WriteBuffer(store, 1) for _ in range(3)]
+    asked = [(made.append(WriteBuffer(store, 1)), made.pop(0), one)[-1] for one in store.write_buffers]
+    assert len(asked) == 3
+    assert len(list(store.write_buffers)) == 6
+    del asked
+    made.clear()
+    assert not list(store.write_buffers)
+
+
+def test_first_tensors_whose_release_is_interrupted_twice_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = AutoStore(LAYOUT)
+    array = filled(store)
+    store.decide()
+    monkeypatch.setattr(FrameStore, "_give_back", once(FrameStore._give_back))
+    monkeypatch.setattr(FirstTensors, "stay", once(FirstTensors.stay))
+    del array
+    for _ in range(2):
+        with suppress(KeyboardInterrupt):
+            store.stats()
+    assert store.stats().n_tensors == 0
+
+
+def once(function: Callable[..., None]) -> Callable[..., None]:
+    """A function that is interrupted when it is called the first time."""
+    calls = iter([KeyboardInterrupt])
+
+    def called(*arguments: object) -> None:
+        for interrupt in calls:
+            raise interrupt
+        function(*arguments)
+
+    return called

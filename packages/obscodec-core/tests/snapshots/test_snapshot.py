@@ -110,6 +110,12 @@ def test_a_snapshot_is_replaced_by_one_of_its_kind(tmp_path):
     assert not before & {file.name for file in tmp_path.iterdir()}
 
 
+def test_a_folder_around_a_snapshot_names_it(tmp_path):
+    obscodec.save(array(1), tmp_path / "buffer")
+    with pytest.raises(SnapshotError, match=r"has no snapshot, .*buffer has one$"):
+        obscodec.load(tmp_path)
+
+
 def test_other_things_and_folders_are_refused(tmp_path):
     with pytest.raises(DTypeError, match="save takes a RingBuffer, a Prioritized, a TensorArray or a store, got list"):
         obscodec.save([], tmp_path)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from new_python import run_python
-from obscodec import AutoStore, FrameStore, Layout, TensorArray
+from obscodec import AutoStore, DTypeError, FrameStore, Layout, TensorArray
 from obscodec.arrays import WriteBuffer
 
 torch = pytest.importorskip("torch")
@@ -101,6 +101,8 @@ def test_what_torch_refuses_is_refused():
     for row in (N, -N - 1):
         with pytest.raises(IndexError):
             obs[row]
+    with pytest.raises(DTypeError, match="array must be a TensorArray, such as"):
+        CompressedTensor(torch.zeros(2, 3))
     with pytest.raises(TypeError, match="only be read"):
         obs[0][1].copy_(torch.zeros(20, 20, dtype=torch.uint8))
     with pytest.raises(RuntimeError):

@@ -534,7 +534,10 @@ class CompressedBuffer(buffers.BaseBuffer):
         """See ``obscodec.snapshots.Saved``."""
         layouts = {key: field.layout for key, field in self._arrays.fields.items()}
         layouts |= {name: obscodec.Layout(array.shape[-1:], array.dtype) for name, array in self._packed.items()}
-        return self.stats().manifest(layouts, self.size(), self.n_envs)
+        stats = self.stats()
+        named = {name or "observations": held for name, held in stats.fields.items()}
+        layouts = {name or "observations": layout for name, layout in layouts.items()}
+        return replace(stats, fields=named).manifest(layouts, self.size(), self.n_envs)
 
     def __repr__(self) -> str:
         steps = f"{self.size():,} of {self.buffer_size:,} steps, n_envs={self.n_envs}"

@@ -65,7 +65,6 @@ class WriteBuffer:
         self.n_envs = n_envs
         self.min_rows = min_rows
         self.first = as_count("first", first, 0)
-        store.write_buffers.add(self)
         self.row_shape = (n_envs, *store.layout.shape)
         self.dtype = store.layout.dtype
         row_nbytes = n_envs * store.layout.nbytes
@@ -79,6 +78,7 @@ class WriteBuffer:
         self.waiting: dict[_RowOfArray, int] = {}  # the only state of a row, so that an interrupt finds all or nothing
         self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # arrays of ids by their ``id()``
         self._watches: dict[int, list[ref[DirtyRows]]] = {}  # of these arrays
+        store.write_buffers.add(self)  # last: another thread may call it as soon as the store knows it
 
     def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> bool:
         """Store ``tensors``, ``[n_envs, *shape]``, in ``ids[row]``, or keep a copy of them until :meth:`flush` does it.

@@ -38,7 +38,7 @@ class GenerationReport(NamedTuple):
         n_steps: how many steps there are, of each environment; None if the writer does not say.
         n_envs: how many environments there are; None if the writer does not say.
         fields: the parts of each step.
-        other_nbytes: bytes of ids, and of arrays that are no fields.
+        other_nbytes: bytes of the files that are of no field: ids, tables, what codecs learn from.
         arguments: what the buffer was made with, as far as these are plain values.
         damage: what is damaged, a text for each place.
     """
@@ -71,16 +71,17 @@ def inspect_snapshot(path: str | os.PathLike[str]) -> Iterator[GenerationReport]
 
 
 def _report(folder: Folder, number: int, manifest: Manifest, values: Any, damage: list[str]) -> GenerationReport:
-    n_steps, n_envs, fields, other_nbytes = None, None, tuple[SavedField, ...](), 0
+    n_steps, n_envs, fields = None, None, tuple[SavedField, ...]()
     with suppress(SnapshotError), named(folder.path):  # the writer may be anybody
         said = manifest["contents"]
         counts = [None if said[name] is None else int(said[name]) for name in ("n_steps", "n_envs")]
         texts = [(str(of["name"]), str(of["item"]), str(of["codec"]), int(of["nbytes"])) for of in said["fields"]]
-        other_nbytes, fields, (n_steps, n_envs) = int(said["other_nbytes"]), tuple(map(SavedField._make, texts)), counts
+        fields, (n_steps, n_envs) = tuple(map(SavedField._make, texts)), counts
     arguments = values.get("arguments", {}) if isinstance(values, dict) else {}
     items = arguments.items() if isinstance(arguments, dict) else ()
     plain = {key: value for key, value in items if isinstance(value, (bool, int, float, str))}
     files = [of for of in manifest.get("segments", []) if of]
     nbytes = sum(of["nbytes"] for of in files) + (manifest["arrays"]["nbytes"] if manifest else 0)
+    other_nbytes = max(0, nbytes - sum(field.nbytes for field in fields))
     kind, written_by = str(manifest.get("kind", "")), str(manifest.get("written_by", ""))
     return GenerationReport(number, kind, written_by, nbytes, n_steps, n_envs, fields, other_nbytes, plain, damage)

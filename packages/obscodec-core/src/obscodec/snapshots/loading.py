@@ -13,7 +13,7 @@ from obscodec.arguments import as_nbytes
 from obscodec.errors import HeapFull, LimitTooLow, SnapshotError, SpecError
 from obscodec.runtime import says_errors, says_memory_error
 from obscodec.segments import Ints
-from obscodec.snapshots.folder import Folder, hash_of
+from obscodec.snapshots.folder import Folder, find_snapshot, hash_of
 from obscodec.snapshots.known import Known
 from obscodec.snapshots.reader import DamagedStreams, Reader
 from obscodec.snapshots.saved import LOADED, MADE, Saved, named
@@ -38,7 +38,8 @@ class OpenGeneration:
         self._path, self._folder = path, Folder(path)
         there = self._folder.generations()
         if not there:
-            raise SnapshotError(f"{self._folder.path} has no snapshot")
+            found = find_snapshot(self._folder.path)
+            raise SnapshotError(f"{self._folder.path} has no snapshot" + (f", {found} has one" if found else ""))
         if number is not None and number not in there:
             raise SnapshotError(f"{self._folder.path} has no generation {number}, only generations {[*there]}")
         self._name = there[max(there) if number is None else number]

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, Self
-from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from obscodec.layout import same_values
 from obscodec.runtime import LockOrder, PicklableLock, says_memory_error
 from obscodec.segments import Ints
 from obscodec.stores.ids import hand_over
-from obscodec.stores.references import Guard, Owned, References
+from obscodec.stores.references import Alive, Guard, Owned, References
 
 
 class Place(NamedTuple):
@@ -100,14 +99,14 @@ class IdExchange(ABC):
     guard: Callable[..., Guard]
     own: Callable[[object, Ints], Owned]
     changing: PicklableLock
-    write_buffers: WeakSet[Buffered]
+    write_buffers: Alive[Buffered]
     _exchange: _Exchange | None  # under way, or interrupted before it was settled
     _references: References
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """Make the attributes here: another thread may ask for them as soon as the object exists."""
         made = super().__new__(cls)
-        made.changing, made.write_buffers, made._exchange = PicklableLock(LockOrder.CHANGING), WeakSet(), None
+        made.changing, made.write_buffers, made._exchange = PicklableLock(LockOrder.CHANGING), Alive(), None
         made._references = References()
         made.guard, made.own = made._references.guard, made._references.own
         return made
@@ -196,7 +195,7 @@ class IdExchange(ABC):
 
     def _release_gone(self) -> None:
         while self._references.gone:
-            for write_buffer in list(self.write_buffers):
+            for write_buffer in self.write_buffers:
                 write_buffer.drop(self._references.gone[0].ids)
             self._references.release_gone()
         self._catch_up()

@@ -2,10 +2,11 @@
 
 import os
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from threading import get_ident
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from obscodec.segments import Ints
 from obscodec.stores.ids import hand_over
 
-_ALL: "set[_Ref]" = set()  # the References of all stores
+T = TypeVar("T")
 _FOR_NO_GUARD = -1  # the number of ids that no array ever had, so that no reader can have copied them
 
 
@@ -24,6 +25,23 @@ class _Ref(ref[Any]):
     __hash__, __eq__ = object.__hash__, object.__eq__  # those of a reference ask its object, which may be gone
     number: int
     thread: int
+
+
+class Alive(Generic[T]):
+    """Objects, as long as somebody else holds them; other threads may add some meanwhile.
+
+    A ``WeakSet`` runs Python when an object goes, where an interrupt is lost.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[_Ref] = set()
+
+    def add(self, one: T) -> None:
+        """Know an object from now on."""
+        self._known.add(_Ref(one, self._known.discard))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([one for known in self._known.copy() if (one := known()) is not None])
 
 
 class Owned(_Ref):
@@ -76,7 +94,7 @@ class References:
         self._guards: set[_Ref] = set()
         self._owned: dict[int, Ints] = {}  # by the number of the guard
         self._released: list[tuple[int, Ints]] = []  # the numbers of releases, and the ids that wait
-        _ALL.add(_Ref(self, _ALL.discard))
+        _ALL.add(self)
 
     def forget_other_threads(self) -> None:
         """In a new process: close the guards of threads that it does not have."""
@@ -141,10 +159,12 @@ class References:
         return np.concatenate([np.empty(0, np.int64), *(ids for _, ids in self._released), *self._owned.values()])
 
 
+_ALL = Alive[References]()
+
+
 def _after_fork() -> None:
-    for known in _ALL.copy():
-        if (references := known()) is not None:
-            references.forget_other_threads()
+    for references in _ALL:
+        references.forget_other_threads()
 
 
 if hasattr(os, "register_at_fork"):

@@ -197,7 +197,7 @@ class Store(IdExchange):
         Rows that wait are stored first, and an interrupted exchange is completed. ``waiting`` are the ids that will be
         given back when guards are closed, if there are any.
         """
-        for write_buffer in list(self.write_buffers):
+        for write_buffer in self.write_buffers:
             write_buffer.flush()
         with self.changing:
             self.settle()

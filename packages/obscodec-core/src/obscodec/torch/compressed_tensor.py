@@ -13,6 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 import obscodec
+from obscodec.arguments import check_kind
 from obscodec.arrays import BorrowedArray, DeferredRead, DrawnArray, PartArray, strided_view, strides_of
 from obscodec.layout import as_array
 from obscodec.runtime import PicklableLock
@@ -69,6 +70,9 @@ class CompressedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, array: obscodec.TensorArray | PartArray, device: Device = "cpu") -> CompressedTensor:
         """See the class."""
+        check_kind(
+            "array", array, (obscodec.TensorArray, PartArray), "a TensorArray, such as TensorArray.zeros((9,), store)"
+        )
         return cls._of(array, array.shape, strides_of(array), _torch_dtype(array.dtype), torch.device(device))
 
     @classmethod

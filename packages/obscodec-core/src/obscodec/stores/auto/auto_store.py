@@ -228,8 +228,7 @@ class AutoStore(Store):
             except BaseException as error:
                 # An interrupted store that left no id in ``ids`` has released them, or does so in its next call.
                 if not same_values(ids, before) and (ids.any() or isinstance(error, SlotError)):
-                    ids[:] = before
-                    self._first.stay(before)
+                    self._first.stay(ids, before)
                 raise
             self._first.free_gone(before)
 

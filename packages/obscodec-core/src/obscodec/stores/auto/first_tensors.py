@@ -156,9 +156,9 @@ class FirstTensors:
             raise SlotError(f"id {twice} is released twice, it stands for one tensor")
         assign((self._gone, numbers, True), (ids, ..., inner))
 
-    def stay(self, ids: Ints) -> None:
-        """Undo :meth:`leave` of ``ids``, as they were before."""
-        self._gone[ids[self._are_first(ids)] - FIRST_ID] = False
+    def stay(self, ids: Ints, before: Ints) -> None:
+        """Undo :meth:`leave`: ``ids`` become what they were before."""
+        assign((self._gone, before[self._are_first(before)] - FIRST_ID, False), (ids, ..., before))
 
     def free_gone(self, ids: Ints) -> None:
         """Free the memory of chunks all of whose tensors are gone, if one of some ids, which were released, is in them.
