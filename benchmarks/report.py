@@ -27,7 +27,7 @@
 
 It repeats what "Differentially Encoded Observation Spaces for Perceptive Reinforcement Learning" (arXiv 2310.01767)
 asks, which keeps observations as differences, with this library: memory on games of Atari and tasks of DeepMind's
-control suite, and learning curves with and without compression. It takes 30 minutes on two cores, and writes
+control suite, and learning curves with and without compression. It takes 25 minutes on two cores, and writes
 ``benchmarks/results/report.md``.
 """
 

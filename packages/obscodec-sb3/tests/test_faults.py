@@ -77,9 +77,6 @@ def frame(k):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="interrupts are sent by a timer")
-@pytest.mark.filterwarnings(  # an interrupt inside a weak set's own callback is lost, and nothing else
-    r"ignore:Exception ignored in. <function WeakSet\.:pytest.PytestUnraisableExceptionWarning"
-)
 @pytest.mark.parametrize(("codec", "n_envs"), [("delta-rle", 1), ("delta-rle", 3), ("zstd:1", 1)])
 def test_an_interrupt_loses_one_step_at_most(codec, n_envs):
     frames = np.stack([frame(k) for k in range(700)])
