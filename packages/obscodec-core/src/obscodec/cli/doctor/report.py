@@ -97,7 +97,8 @@ class Report:
         for library, lines in self.pastes.items():
             say(f"\nPaste for {library}:\n\n{escape(lines)}\n")
         names = ", ".join(field.name for field in measured)
-        shared = f"; this includes the next observations of {names}, which share the frames" if names else ""
+        others = "".join(f"{field.name}, " for field in plain)
+        shared = f"; this includes {others}the next observations of {names}, which share the frames" if names else ""
         least, most = (MILLION * of for of in self.bounds)
         between = f", {in_units(least)} to {in_units(most)} by parts of the data"
         between = between if in_units(least) != in_units(most) else ""
