@@ -59,7 +59,7 @@ def vectors():
 
 def test_next_observations_are_counted_where_they_share_frames(moving, vectors):
     assert printed(Report("data", (vectors,)))[-2] == "A million transitions take 28 MB."
-    said = "; this includes vector, the next observations of observation, which share the frames."
+    said = "; this includes vector and the next observations of observation, which share the frames."
     assert printed(Report("data", (moving, vectors)))[-2].endswith(said)
 
 

@@ -76,9 +76,11 @@ class CompressedTensor(torch.Tensor):
         return cls._of(array, array.shape, strides_of(array), _torch_dtype(array.dtype), torch.device(device))
 
     @classmethod
-    def _of(cls, array: Any, shape: Sequence[int], strides: Sequence[int], *kind: Any) -> CompressedTensor:
-        """A tensor of that geometry, dtype and device, as the array has it."""
-        made = cls._make_wrapper_subclass(cls, shape, strides=strides, dtype=kind[0], device=kind[1])
+    def _of(
+        cls, array: Any, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device
+    ) -> CompressedTensor:
+        """A tensor of an array that has this geometry and dtype."""
+        made = cls._make_wrapper_subclass(cls, shape, strides=strides, dtype=dtype, device=device)
         made.array, made.n_leading, made.row_of = array, len(shape) - len(array.layout.shape), None
         return made
 

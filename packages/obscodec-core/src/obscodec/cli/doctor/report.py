@@ -97,7 +97,7 @@ class Report:
         for library, lines in self.pastes.items():
             say(f"\nPaste for {library}:\n\n{escape(lines)}\n")
         names = ", ".join(field.name for field in measured)
-        others = "".join(f"{field.name}, " for field in plain)
+        others = f"{', '.join(field.name for field in plain)} and " if plain else ""
         shared = f"; this includes {others}the next observations of {names}, which share the frames" if names else ""
         least, most = (MILLION * of for of in self.bounds)
         between = f", {in_units(least)} to {in_units(most)} by parts of the data"
