@@ -10,6 +10,9 @@ examples := "shards dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequen
 # Each file of tests runs in one of several processes, as `uv run pytest` without arguments does by itself.
 parallel := "--numprocesses auto --maxprocesses 4 --dist loadfile"
 
+# Of tests that run a second time, with other versions: those that take less than two seconds.
+brief := '-m "not slow and not upstream and not gpu"'
+
 # The tests of the core that should notice all mutants: formats, kernels, stores, buffers and files.
 essence := "$(python3 tests/mutants.py --ids packages/obscodec-core)"
 
@@ -210,21 +213,21 @@ oldest:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core \
         --with-editable "./packages/obscodec-sb3[contrib]" \
         --with stable-baselines3==2.7.0 --with sb3-contrib==2.7.0 --with ale-py --with opencv-python-headless \
-        --with hypothesis --with pytest-xdist pytest {{ parallel }} \
+        --with hypothesis --with pytest-xdist pytest {{ parallel }} {{ brief }} \
         {{ prepend("packages/obscodec-sb3/tests/", with_stock_sb3) }}
 
 # The tests that compare with the classes of TorchRL, with its oldest version that obscodec-torchrl supports.
 oldest-torchrl:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-torchrl \
         --with torchrl==0.14.0 --with tensordict==0.14.3 --with ale-py --with gymnasium \
-        --with opencv-python-headless --with hypothesis --with pytest-xdist pytest {{ parallel }} \
+        --with opencv-python-headless --with hypothesis --with pytest-xdist pytest {{ parallel }} {{ brief }} \
         {{ prepend("packages/obscodec-torchrl/tests/", with_stock_torchrl) }}
 
 # The tests of obscodec-rllib with the gymnasium that RLlib asks for.
 stock-rllib:
     uv run --isolated --no-project --with-editable ./packages/obscodec-core --with-editable ./packages/obscodec-rllib \
         --with ray[rllib]==2.60.0 --with ale-py --with opencv-python-headless --with hypothesis --with pytest-xdist \
-        pytest {{ parallel }} packages/obscodec-rllib/tests
+        pytest {{ parallel }} {{ brief }} packages/obscodec-rllib/tests
 
 # What is essential in the core, with the oldest version of each package that it needs, on the oldest Python.
 oldest-core: build
@@ -237,8 +240,9 @@ oldest-core: build
             --with dist/obscodec-*.whl --with ale-py --with gymnasium --with hypothesis --with opencv-python-headless \
             --with pytest-xdist --with safetensors "$@"
     }
-    oldest obscodec --help > build/help.txt
-    oldest pytest {{ parallel }} {{ essence }}
+    export NUMBA_CACHE_DIR=$PWD/build/oldest  # for both calls, which have other environments
+    oldest obscodec warm
+    oldest pytest {{ parallel }} {{ brief }} {{ essence }}
 
 # What is essential in the core, with the newest of `pythons` that is here or that uv can download.
 newest-core: build
@@ -251,7 +255,7 @@ newest-core: build
             echo "Python $python"
             uv run --isolated --no-project --python $python --with "$(echo dist/obscodec-*.whl)[cli]" --with ale-py \
                 --with gymnasium --with hypothesis --with opencv-python-headless --with pytest-xdist --with safetensors \
-                pytest {{ parallel }} {{ essence }}
+                pytest {{ parallel }} {{ brief }} {{ essence }}
             break
         else
             echo "Python $python is not here, and uv can't download it"

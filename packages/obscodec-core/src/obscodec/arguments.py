@@ -113,7 +113,9 @@ def as_flag(what: str, value: object) -> bool:
     Raises:
         DTypeError: it is something else, such as ``"False"``, which Python takes for true.
     """
-    if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
+    if value is True or value is False:
+        return value
+    if not isinstance(value, (np.bool_, int, np.integer)) or value not in (0, 1):
         raise DTypeError(f"{what} must be True or False, got {reprlib.repr(value)}")
     return bool(value)
 

@@ -549,7 +549,7 @@ class CompressedBuffer(buffers.BaseBuffer):
         if isinstance(self._obs_shape, dict):
             steps += [{key: step(key, of) for key, of in self._by_key(obs).items()} for obs in observations]
         else:
-            steps += map(partial(step, ""), observations)
+            steps += [step("", of) for of in observations]
         self._arrays.reserve(self.pos)
         return steps
 

@@ -129,7 +129,7 @@ class DirectAdd:
                 if len(truncated) != len(self._timeout):
                     return None
                 if any(truncated):
-                    self._timeout[:] = truncated
+                    self._timeout[...] = truncated
                 else:
                     self._timeout.fill(0)
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
@@ -145,11 +145,11 @@ class DirectAdd:
         if arrays is None:
             return False
         if len(action.shape) == 1:
-            self._flat_action[:] = action
+            self._flat_action[...] = action
         else:
-            self._action[:] = action
-        self._reward[:] = reward
-        self._done[:] = done
+            self._action[...] = action
+        self._reward[...] = reward
+        self._done[...] = done
         if self._keys is None:
             self._put_both(step, self._ids, obs, next_obs)
             return True

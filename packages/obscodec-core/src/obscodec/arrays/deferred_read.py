@@ -85,6 +85,8 @@ class DeferredRead:
 
         The arrays of one store are views of one new array. Call this method once.
         """
+        if not self._selections:
+            return self._read
         try:
             job = self._job
             tensors = job.result() if job and (job.is_done or job.is_here) else self._decode()

@@ -98,7 +98,8 @@ class WriteBuffer:
             writer = self._writer or self._new_writer()
             if writer is not None:
                 self.store.settle()
-                self._note((row,), ids)
+                if self._watches:
+                    self._note((row,), ids)
                 while not writer.write(row, ids, tensors):
                     self._let_go(writer)
                 return True

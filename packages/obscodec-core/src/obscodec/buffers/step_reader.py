@@ -190,7 +190,10 @@ class StepReader:
         """``i64[...]``, 1 to ``n``: how many of the ``n`` steps up to each are stored and of its episode."""
         before, envs = steps[..., None] - np.arange(1, n), envs[..., None]
         if isinstance(span.earliest, int) and steps.min(initial=span.n) - n >= span.earliest:  # as in most batches
-            goes_on = ~self.ends(span, before, envs)
+            ends = self.ends(span, before, envs)
+            if not np.count_nonzero(ends):  # takes less than ``any``
+                return np.full(steps.shape, n)
+            goes_on = ~ends
         else:
             is_stored = before >= of_envs(span.earliest, envs)
             goes_on = is_stored & ~self.ends(span, np.where(is_stored, before, steps[..., None]), envs)

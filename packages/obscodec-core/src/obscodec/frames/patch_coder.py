@@ -79,7 +79,7 @@ class PatchCoder(BlockCoder[BytesCodec]):
         if table is None:
             table, streams = NO_VERSIONS, Segments.of([self._decompress(block) for block in blocks])
         addresses = streams.addresses()
-        if not streams.lengths.all():
+        if np.count_nonzero(streams.lengths) < len(streams):  # takes less than ``all``
             addresses = np.where(streams.lengths, addresses, 0)
         frame = frame_scratch(wanted.rows.shape[1])
         check(read_blocks(*wanted, addresses, streams.lengths, references, -1, table, frame))

@@ -54,7 +54,7 @@ class StepWriter:
         Raises:
             HeapFull: there is not enough room.
         """
-        self.state.bind_ids((ids, ids))
+        self._bind(ids)
         rows = self._as_it_lies(0, tensors)
         return self.owner.log.write_step(self.state, rows, rows, 1, 0, step)
 
@@ -63,7 +63,7 @@ class StepWriter:
 
         Of a place that is named twice, the last tensor stays. Nothing undoes this.
         """
-        self.state.bind_ids((ids, ids))
+        self._bind(ids)
         self.state.picked[:, : len(tensors)] = steps, sequences
         rows = self._as_it_lies(0, tensors)
         return self.owner.log.write_step(self.state, rows, rows, 1, 0, PICKED_STEPS)
@@ -86,8 +86,15 @@ class StepWriter:
             rows, more_rows = self._as_it_lies(0, tensors), self._as_it_lies(1, more_tensors)
         return self.owner.log.write_step(state, rows, more_rows, 2, state.n_columns, step)
 
+    def _bind(self, ids: Ids) -> None:
+        pair = self.state.pair
+        if pair is None or pair[0] is not ids or pair[1] is not ids:
+            self.state.bind_ids((ids, ids))
+
     def _as_it_lies(self, which: int, tensors: Tensors) -> Rows:
         """The bytes of the tensors, ``u8[m, nbytes]``; notes how many channels take turns in them."""
+        if self._are_bytes and not self.state.parts_channels and tensors.flags.carray:
+            return tensors.reshape(len(tensors), self._shape[1])  # type: ignore[return-value]  # it has bytes
         n_channels = 0
         if self._channels_last:
             tensors = np.moveaxis(tensors, -1, 1)

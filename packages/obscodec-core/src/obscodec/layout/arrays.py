@@ -14,7 +14,8 @@ from obscodec.layout.dtypes import EXTENDED
 
 ArrayLike = npt.NDArray[np.generic] | np.generic | SupportsDLPack | bytes | bytearray | memoryview
 
-_OF_PYTHON = (bool, int, float, list, tuple)  # to ask each of these for DLPack takes longer
+_NUMBERS = (bool, int, float)
+_OF_PYTHON = (*_NUMBERS, list, tuple)  # to ask each of these for DLPack takes longer
 
 
 def as_array(x: ArrayLike) -> npt.NDArray[np.generic]:
@@ -62,9 +63,10 @@ def as_numbers(x: ArrayLike | npt.ArrayLike) -> npt.NDArray[np.generic]:
     # Numpy's own first: asking an object for a protocol takes longer than all else in an ``append``.
     if type(x) not in _OF_PYTHON and isinstance(x, (np.ndarray, np.generic, SupportsDLPack)):
         return as_array(x)
-    check_elements(x)
-    if parts := in_parts(x):
-        raise DTypeError(f"expected an array, or numbers in lists, got {kind_of(x)}{parts}")
+    if type(x) not in _NUMBERS:
+        check_elements(x)
+        if parts := in_parts(x):
+            raise DTypeError(f"expected an array, or numbers in lists, got {kind_of(x)}{parts}")
     try:
         return np.asarray(x)
     except (TypeError, ValueError):

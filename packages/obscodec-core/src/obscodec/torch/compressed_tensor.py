@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from operator import getitem
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -84,6 +84,11 @@ class CompressedTensor(torch.Tensor):
         made.array, made.n_leading, made.row_of = array, len(shape) - len(array.layout.shape), None
         return made
 
+    @cached_property
+    def _of_row(self) -> tuple[Any, ...]:
+        """See :meth:`_of`."""
+        return self.shape[1:], self.stride()[1:], self.dtype, self.device
+
     def drawn(self, index: Any) -> CompressedTensor:
         """The items that ``index`` selects, as they are now."""
         array, is_part = self.array, isinstance(self.array, PartArray)
@@ -117,7 +122,7 @@ class CompressedTensor(torch.Tensor):
         if batch is not None and (room := batch.room_for(self.array, index)) is not None:
             return cast("torch.Tensor", room)
         if type(index) is int and self.n_leading and not self.requires_grad:  # past torch, which is slower
-            row = self._of(self.array.row(index), self.shape[1:], self.stride()[1:], self.dtype, self.device)
+            row = self._of(self.array.row(index), *self._of_row)
             row.row_of = self.array, index
             return row
         *steps, at = steps_of(as_index(index), self.n_leading, self.ndim)

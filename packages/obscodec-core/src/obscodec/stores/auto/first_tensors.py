@@ -17,7 +17,7 @@ from obscodec.stores.ids import FIRST_ID, NO_TENSOR
 _CHUNK_NBYTES, _PART_NBYTES = 1 << 20, 1 << 18
 _MOST_OF_CHUNK = 1 << 12
 _MORE = 1 << 8, 1 << 12  # tensors that may come while others move: small ones move fast
-_MOST_SEQUENCES, _NO_ID = 1 << 16, 1 << 30  # no first tensor has an id as large
+_MOST_SEQUENCES = 1 << 16
 
 
 class Part(NamedTuple):
@@ -134,11 +134,14 @@ class FirstTensors:
         Raises:
             SlotError: an id is of a tensor that is gone.
         """
-        if (not self.n_left and self.n_moved == self.n) or ids.min(initial=_NO_ID) >= FIRST_ID + self.n:
+        if not self.n_left and self.n_moved == self.n:
+            return ids
+        numbers = ids - FIRST_ID
+        first = np.flatnonzero(numbers.view(np.uint64) < self.n)  # a negative one has become a large one
+        if not len(first):
             return ids  # as of most batches
-        found, first = ids.copy(), (ids >= FIRST_ID) & (ids < FIRST_ID + self.n)
-        numbers = ids[first] - FIRST_ID
-        if (gone := self._gone[numbers]).any():
+        found, numbers = ids.copy(), numbers[first]
+        if np.count_nonzero(gone := self._gone[numbers]):
             raise SlotError(f"id {int(numbers[gone][0]) + FIRST_ID} is of no tensor in this store")
         found[first] = self._moved[numbers]
         return found
