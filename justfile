@@ -5,7 +5,7 @@ pythons := "3.11 3.12 3.13 3.14"
 first_and_last := replace_regex(pythons, " .* ", "|")
 
 # The programs of `examples`.
-examples := "shards dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequences drq_mujoco jax_dqn torchrl_dqn torchrl_epochs lerobot_wire lerobot_buffer dreamer_chunks agilerl_buffer minari_storage stable_worldmodel_format"
+examples := "shards two_processes dqn_atari cleanrl_dqn envpool_dqn ppo_rollout dreamer_sequences drq_mujoco jax_dqn torchrl_dqn torchrl_epochs lerobot_wire lerobot_buffer dreamer_chunks agilerl_buffer minari_storage stable_worldmodel_format"
 
 # Each file of tests runs in one of several processes, as `uv run pytest` without arguments does by itself.
 parallel := "--numprocesses auto --maxprocesses 4 --dist loadfile"
@@ -159,7 +159,7 @@ _alone folder module extras absent:
 
 # The examples with few steps, two at a time: installing and most of training use one processor.
 example:
-    printf "%s\n" "shards.py --steps 1000" "dqn_atari.py --steps 600" "cleanrl_dqn.py --steps 600 --n-envs 2 --n-step 3 --prioritized" \
+    printf "%s\n" "shards.py --steps 1000" "two_processes.py --steps 500" "dqn_atari.py --steps 600" "cleanrl_dqn.py --steps 600 --n-envs 2 --n-step 3 --prioritized" \
         "envpool_dqn.py --steps 2560" "ppo_rollout.py --steps 1024 --rollout 64" "dreamer_sequences.py --steps 600" \
         "drq_mujoco.py --steps 200" "jax_dqn.py --steps 1000" "torchrl_dqn.py --steps 400" torchrl_epochs.py \
         "lerobot_wire.py --steps 60" "lerobot_buffer.py --steps 600 --rounds 20" "dreamer_chunks.py --steps 600 --rounds 5" \

@@ -23,6 +23,7 @@ uv run examples/jax_dqn.py --game Breakout --steps 20000
 
 import threading
 import time
+from collections import deque
 from functools import partial
 from typing import Any
 
@@ -86,6 +87,7 @@ class Actor(threading.Thread):
         super().__init__(daemon=True)
         self.env, self.buffer, self.network, self.n_steps = env, buffer, network, n_steps
         self.rng, self.seed = np.random.default_rng(seed), seed
+        self.played: deque[Any] = deque(maxlen=1000)  # frames, to compare the buffer with
         self.act = jax.jit(lambda network, image: values(network, image[None]).argmax())
 
     def run(self) -> None:
@@ -96,6 +98,7 @@ class Actor(threading.Thread):
             explores = self.rng.random() < max(0.05, 1 - 2 * step / self.n_steps)
             action = self.env.action_space.sample() if explores else int(self.act(self.network, stack))
             following, reward, terminated, truncated, _ = self.env.step(action)
+            self.played.append(frame)
             self.buffer.append(
                 obs=frame,
                 next_obs=following,
@@ -144,6 +147,9 @@ def main(game: str = "Breakout", steps: int = 20_000, batch_size: int = 32, seed
     seconds = time.perf_counter() - began
     assert len(buffer) == steps
     buffer.decide()
+    newest = buffer.take(buffer.indices[-len(actor.played) :], to="jax")["obs"][:, -1]
+    if not np.array_equal(newest, np.stack(actor.played)):
+        raise AssertionError("a frame is not what was played")
     print(f"{steps / seconds:.0f} steps and {n_learned / seconds:.0f} batches a second, loss {float(loss):.4f}")
     print(buffer.stats())
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from atari_steps import atari_steps
-from obscodec.wire import EncodedBatch
+from obscodec.wire import MAX_BYTES, EncodedBatch
 from obscodec_torchrl import CompressedStorage
 from obscodec_torchrl.ray_buffer import joined, sampled_in_parts
 from obscodec_torchrl.sending import SentCompressedTensor, SentTensor, encoded
@@ -211,6 +211,19 @@ def test_a_client_sends_its_rows_only(steps: TensorDict) -> None:
     noise["next", "pixels"].random_()
     nbytes = sum(x.nbytes for x in plain_leaves(noise).values())
     assert len(pickle.dumps(encoded(noise), 5)) < 1.01 * nbytes
+
+
+def test_a_batch_may_be_as_large_as_its_sender_says(steps: TensorDict, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, limits = encoded(steps), list[int]()
+    from_bytes = EncodedBatch.from_bytes
+
+    def noted(message: bytes, *, max_bytes: int) -> EncodedBatch:
+        limits.append(max_bytes)
+        return from_bytes(message, max_bytes=max_bytes)
+
+    monkeypatch.setattr(EncodedBatch, "from_bytes", noted)
+    arrived = plain_leaves(sent(made))
+    assert limits[0] >= MAX_BYTES + sum(x.nbytes for x in arrived.values())
 
 
 def test_a_frame_is_sent_once_however_the_next_step_is_called(steps: TensorDict) -> None:

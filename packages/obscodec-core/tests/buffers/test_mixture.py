@@ -133,6 +133,8 @@ def test_what_is_no_mixture_is_refused():
         mixture.sample(3, p=Prioritized(4))
     with pytest.raises(ShapeError, match="batch must be 0 or more, got -1"):
         mixture.sample(-1)
+    with pytest.raises(SpecError, match="a Mixture decodes the parts of a batch: leave out to='encoded'"):
+        mixture.sample(4, to="encoded")
     with pytest.raises(SpecError, match="to returns tensors of PyTorch or arrays of JAX, convert whatever you like"):
         mixture.sample(3, to="cpu", convert=list)
     with pytest.raises(DTypeError, match=r"convert must be a function, such as torch\.from_numpy, got int"):

@@ -379,7 +379,16 @@ def test_lists_may_be_empty(n_envs):
             DTypeError,
             r"takes a field bool\[\], .* bool\[None\]",
         ),
-        (lambda: Field((3, None), np.float32), ShapeError, "a shape is a tuple of whole numbers"),
+        (
+            lambda: Field((3, None), np.float32),
+            ShapeError,
+            r"whole numbers, got \(3, None\): an axis whose length differs",
+        ),
+        (
+            lambda: Field((-1, 3), np.float32),
+            ShapeError,
+            r"negative axis, .*: an axis whose length differs comes first",
+        ),
         (
             lambda: RingBuffer(3, {"x": Field((None,), np.uint8), "x_lengths": Field((), np.int32)}),
             FieldError,

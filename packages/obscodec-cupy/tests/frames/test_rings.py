@@ -24,9 +24,17 @@ def rings(cuda: str, n_envs: int, heap: str = "device") -> list[RingBuffer]:
     return made
 
 
-@pytest.mark.parametrize("heap", ["device", "pinned"])
-@pytest.mark.parametrize("frames_are", ["on the CPU", "there", "both"])
-@pytest.mark.parametrize("n_envs", [1, 2])
+@pytest.mark.parametrize(
+    ("n_envs", "frames_are", "heap"),
+    [
+        (1, "on the CPU", "device"),
+        (1, "there", "pinned"),
+        (1, "both", "device"),
+        (2, "on the CPU", "pinned"),
+        (2, "there", "device"),
+        (2, "both", "pinned"),
+    ],
+)
 def test_a_ring_on_a_device_gives_what_one_on_the_cpu_gives(cuda, n_envs, frames_are, heap):
     there = opened.device(cuda)
     buffers = rings(cuda, n_envs, heap)

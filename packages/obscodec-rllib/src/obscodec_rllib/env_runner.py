@@ -16,7 +16,7 @@ from obscodec.arrays import DeferredRead
 from obscodec.buffers import MIN_COMPRESSED_NBYTES
 from obscodec.runtime import says_memory_error
 from obscodec.stores import StoragePlan, Store, StoreOptions, find_plan
-from obscodec.wire import SENDING_CODEC, EncodedBatch
+from obscodec.wire import MAX_BYTES, SENDING_CODEC, EncodedBatch
 from ray import cloudpickle
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
@@ -24,7 +24,6 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 _OPTIONS = StoreOptions(codec=SENDING_CODEC)
 _N_LOOKED_AT = 32  # observations, for how they are made of frames
 _N_SPACES = 16  # are kept, packed and unpacked
-_MAX_BYTES_OF_A_BLOCK = 1 << 30  # which counts whole, if one of its frames is sent
 
 Leaf = tuple[object, Layout]  # where an array is in an observation, and what it is
 
@@ -178,7 +177,8 @@ def _received(
     Raises:
         CorruptStream: the message is truncated or altered, or not of these episodes.
     """
-    arrays: list[npt.NDArray[Any]] = EncodedBatch.from_bytes(message, max_bytes=nbytes + _MAX_BYTES_OF_A_BLOCK).read()
+    batch = EncodedBatch.from_bytes(message, max_bytes=nbytes + MAX_BYTES)  # one of its blocks counts whole
+    arrays: list[npt.NDArray[Any]] = batch.read()
 
     def array(leaf: int | npt.NDArray[Any]) -> npt.NDArray[Any]:
         if isinstance(leaf, np.ndarray):

@@ -118,7 +118,12 @@ class Field(StoreOptions, _Items):
     def layout(self) -> Layout:
         """The layout of one step of one environment, or of a page."""
         if not self.is_ragged:
-            return Layout(self.shape, self.dtype)  # type: ignore[arg-type]  # no None
+            try:
+                return Layout(self.shape, self.dtype)  # type: ignore[arg-type]  # no None
+            except ShapeError as error:
+                if isinstance(self.shape, (list, tuple)) and {-1, None} & {*self.shape}:
+                    raise ShapeError(f"{error}: an axis whose length differs comes first, as in (None, 3)") from None
+                raise
         row = Layout(self.shape[1:], self.dtype)  # type: ignore[arg-type]
         if not row.nbytes:
             raise ShapeError(f"a row has at least one byte, got {self.shape}")

@@ -12,7 +12,7 @@ from obscodec.buffers.drawing import Prioritized, Rng, as_generator, batches_to
 from obscodec.buffers.field import listed
 from obscodec.buffers.ring import RingBuffer
 from obscodec.buffers.side_by_side import check_alike
-from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError
+from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
 from obscodec.layout import Layout
 from obscodec.runtime import says_errors
@@ -88,6 +88,7 @@ class Mixture:
         Raises:
             SlotError: a buffer is empty, or no step of it can be drawn.
             FieldError: ``p`` has a buffer that is not among these.
+            SpecError: ``to`` is ``"encoded"``, for which there is no batch of several buffers.
             Exception: see ``RingBuffer.sample``.
         """
         return self._drawn("sample", batch, rng, p, return_indices, how)
@@ -110,7 +111,9 @@ class Mixture:
         self, method: str, batch: int, rng: Rng, p: Priorities | None, return_indices: bool, how: dict[str, Any]
     ) -> Any:
         rng, of_buffers = as_generator(rng), {} if p is None else p
-        returns_indices = as_flag("return_indices", return_indices)
+        returns_indices, to = as_flag("return_indices", return_indices), how.get("to")
+        if isinstance(to, str) and to == "encoded":
+            raise SpecError("a Mixture decodes the parts of a batch: leave out to='encoded', or sample its buffers")
         batches = batches_to(how.pop("to", None), how.pop("convert", None))
         check_kind("p", of_buffers, Mapping, "a mapping from buffers to their priorities, such as {buffer: priorities}")
         if not {*of_buffers} <= {*self.buffers}:
