@@ -149,6 +149,8 @@ def check(buffer, model, rng, priorities):
             ends_before = any(model.steps[e][i]["end"] for i in range(k, min(j, len(model.steps[e]))))
             assert real == (first <= j < len(model.steps[e]) and not ends_before and (e, j) in drawable)
             assert batch["reward"][at, i] == (model.steps[e][j]["reward"] if real else 0)
+            for name in ("obs", "next_obs"):
+                assert [*batch[name][at, i, :, 0, 0]] == (model.stack(e, j, name) if real else [0] * STACK)
     found = [[*episode["reward"]] for episode in buffer.episodes(unfinished=True)]
     expected, running_ones = [], []
     for e in range(N_ENVS):

@@ -79,11 +79,13 @@ def test_both_go_on(codec, n_envs, n_after, tmp_path):
     played = Played(n_envs, seed=1, codec=codec).play(100).end()
     other = played.buffer.with_envs(n_after)
     expected = drawn(other)
+    obscodec.save(played.buffer, tmp_path / "before")
+    assert drawn(obscodec.load(tmp_path / "before").with_envs(n_after)) == expected
     played.step(3 * CAPACITY)  # all of its steps are overwritten
     gc.collect()
     assert drawn(other) == expected
-    obscodec.save(other, tmp_path)
-    loaded = obscodec.load(tmp_path)
+    obscodec.save(other, tmp_path / "after")
+    loaded = obscodec.load(tmp_path / "after")
     assert drawn(loaded) == expected
     further = Played(n_after, seed=2, codec=codec, capacity=other.capacity)
     further.n = played.n + n_envs * n_after

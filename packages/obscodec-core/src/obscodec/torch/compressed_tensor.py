@@ -129,7 +129,8 @@ class CompressedTensor(torch.Tensor):
         if steps:
             return reduce(getitem, (*steps, at), self)  # type: ignore[arg-type]
         if any(np.ndim(part) for part in at) and self.array.selects_items(at):
-            return self.drawn(at) if DRAWING.get() else self.drawn(at).decoded()
+            drawn = self.drawn(at)
+            return drawn if DRAWING.get() else decode({"": drawn})[""]
         return super().__getitem__(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
