@@ -18,8 +18,8 @@ from obscodec.kernels import KernelNames
 from obscodec.warming import Warmed
 
 NOT_KEPT = (
-    "numba finds no writable folder for compiled kernels, so each process compiles them anew, for 10 to 30 seconds: "
-    "set NUMBA_CACHE_DIR to a folder that this user can write"
+    "numba finds no writable folder for compiled kernels, so each process compiles them anew, for half a minute or "
+    "more: set NUMBA_CACHE_DIR to a folder that this user can write"
 )
 
 

@@ -79,8 +79,8 @@ def test_what_is_compiled_ahead(tensors, options, spec, started, caplog):
     for _ in range(2):
         decide(tensors, **options)
     says = (
-        f"obscodec compiles the codec {spec!r} for images, for 10 to 30 seconds, the first time only; your program "
-        "goes on meanwhile; `python -m obscodec warm` compiles all kernels ahead"
+        f"obscodec compiles the codec {spec!r} for images, for half a minute or more, the first time only; your "
+        "program goes on meanwhile; `python -m obscodec warm` compiles all kernels ahead"
     )
     assert caplog.messages == ([] if spec is None else [says])
     assert [command[-1] for command in started] == ([] if spec is None else [program(f"compile_codec({spec!r})")])
@@ -108,8 +108,9 @@ def test_kernels_of_buffers_are_compiled_before_a_choice(who, started, monkeypat
     assert [command[-1] for command in started] == [program("compile_buffers()")][: who == "another process"]
     assert made == [who][: who == "this process"]
     says = (
-        "obscodec compiles its kernels for this machine, for 10 to 30 seconds, the first time only; your program "
-        "goes on meanwhile, and observations wait uncompressed; `python -m obscodec warm` compiles all kernels ahead"
+        "obscodec compiles its kernels for this machine, for half a minute or more, the first time only; your "
+        "program goes on meanwhile, and observations wait uncompressed; `python -m obscodec warm` compiles all kernels "
+        "ahead"
     )
     assert caplog.messages == [says][: len(started)]  # a log says so if this process compiles
 

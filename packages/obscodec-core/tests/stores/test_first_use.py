@@ -24,7 +24,7 @@ PROGRAM = textwrap.dedent(
     """
 )
 LINE = (
-    "obscodec is compiling its kernels for this machine: 10 to 30 seconds, the first time only; "
+    "obscodec is compiling its kernels for this machine: half a minute or more, the first time only; "
     "`python -m obscodec warm` compiles all kernels ahead\n"
 )
 
@@ -70,8 +70,8 @@ def test_a_full_disk_costs_time_and_a_line(refused, tmp_path, monkeypatch, caplo
     (line,) = caplog.messages
     assert line == (
         f"obscodec compiles its kernels, and can't keep them in {tmp_path / '__pycache__'} "
-        "([Errno 28] No space left on device), so each process compiles them anew, for 10 to 30 "
-        "seconds: make room there, or set NUMBA_CACHE_DIR to another folder"
+        "([Errno 28] No space left on device), so each process compiles them anew, for half "
+        "a minute or more: make room there, or set NUMBA_CACHE_DIR to another folder"
     )
     assert {name for name, _ in kernels_here().unkept} == {"kernel.kernel"}
     assert len(kernels_here().unkept) == 2

@@ -23,8 +23,8 @@ from numba.core.registry import cpu_target
 F = TypeVar("F", bound=Callable[..., object])
 Names = frozenset[tuple[str, str]]
 UNCACHED = (
-    "numba finds no writable folder for compiled kernels, so each process compiles them anew, for 10 to 30 seconds: "
-    "set NUMBA_CACHE_DIR to a folder that this user can write"
+    "numba finds no writable folder for compiled kernels, so each process compiles them anew, for half a minute or "
+    "more: set NUMBA_CACHE_DIR to a folder that this user can write"
 )
 WARM = "`python -m obscodec warm` compiles all kernels ahead"
 COMPILING: Any = getattr(global_compiler_lock, "_lock", None)  # the lock that a thread holds while it compiles
@@ -75,7 +75,7 @@ class _Files(FunctionCache):
             if not _unkept:
                 _log.warning(
                     f"obscodec compiles its kernels, and can't keep them in {self.cache_path} ({error}), so each "
-                    "process compiles them anew, for 10 to 30 seconds: make room there, or set NUMBA_CACHE_DIR to "
+                    "process compiles them anew, for half a minute or more: make room there, or set NUMBA_CACHE_DIR to "
                     "another folder"
                 )
             _unkept.add((_name(self._py_func), str(sig)))

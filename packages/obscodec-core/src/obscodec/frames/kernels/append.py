@@ -257,5 +257,5 @@ def announce() -> None:
         _log.warning(f"obscodec is compiling its kernels: {UNCACHED}")
     elif not is_on_disk("obscodec.frames", append_frames.py_func.__name__):
         _log.warning(
-            f"obscodec is compiling its kernels for this machine: 10 to 30 seconds, the first time only; {WARM}"
+            f"obscodec is compiling its kernels for this machine: half a minute or more, the first time only; {WARM}"
         )

@@ -78,7 +78,7 @@ def _are_there(call: str, kernels: Sequence[tuple[str, str]], what: str, meanwhi
     if process is None:
         return False
     _log.warning(
-        f"obscodec compiles {what}, for 10 to 30 seconds, the first time only; your program goes on meanwhile"
+        f"obscodec compiles {what}, for half a minute or more, the first time only; your program goes on meanwhile"
         f"{meanwhile}; {WARM}"
     )
     return process.wait() == 0
