@@ -240,7 +240,7 @@ oldest-core: build
             --with dist/obscodec-*.whl --with ale-py --with gymnasium --with hypothesis --with opencv-python-headless \
             --with pytest-xdist --with safetensors "$@"
     }
-    export NUMBA_CACHE_DIR=$PWD/build/oldest  # for both calls, which have other environments
+    export NUMBA_CACHE_DIR=$PWD/build/oldest  # for both calls
     oldest obscodec warm
     oldest pytest {{ parallel }} {{ brief }} {{ essence }}
 

@@ -94,17 +94,17 @@ def test_another_observation_than_the_last_may_have_been_added_last():
 
 def test_a_message_that_is_damaged_or_of_other_episodes_is_refused():
     (chunk, *_) = next(play(np.random.default_rng(3), "box"))
-    _, (episodes, encoded, message, nbytes) = _SentEpisodes([chunk], _Found()).__reduce__()
+    _, (episodes, encoded, message) = _SentEpisodes([chunk], _Found()).__reduce__()
     for at in range(0, len(message), 7):
         damaged = bytearray(message)
         damaged[at] ^= 1
         with pytest.raises(CorruptStream):
-            _received(episodes, encoded, bytes(damaged), nbytes)
+            _received(episodes, encoded, bytes(damaged))
     with pytest.raises(CorruptStream):
-        _received(episodes, encoded, message[:-1], nbytes)
-    _, (_, _, empty, _) = _SentEpisodes([], _Found()).__reduce__()
+        _received(episodes, encoded, message[:-1])
+    _, (_, _, empty) = _SentEpisodes([], _Found()).__reduce__()
     with pytest.raises(CorruptStream, match="array 0 of 0"):
-        _received(episodes, encoded, empty, nbytes)
+        _received(episodes, encoded, empty)
 
 
 def test_a_space_of_images_takes_some_hundred_bytes():

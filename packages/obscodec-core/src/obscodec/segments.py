@@ -122,9 +122,9 @@ class Segments:
         if len(self) == 1:
             out[: self.lengths[0]] = self[0]
             return
-        at = 0
+        at, target = 0, out.data  # a slice of it takes less than one of the array
         for which, start, end in self._runs():
-            out[at : at + end - start] = self.buffers[which][start:end]
+            target[at : at + end - start] = self.buffers[which].data[start:end]
             at += end - start
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
@@ -138,9 +138,8 @@ class Segments:
 
     def state(self) -> State:
         """The streams, copied: see ``obscodec.state``."""
-        packed = np.empty(self.nbytes, np.uint8)
-        self.pack(packed)
-        return {"bytes": packed, "lengths": self.lengths}
+        packed = b"".join([self.buffers[which].data[start:end] for which, start, end in self._runs()])
+        return {"bytes": np.frombuffer(packed, np.uint8), "lengths": self.lengths}
 
     @classmethod
     def from_state(cls, state: State) -> Segments:

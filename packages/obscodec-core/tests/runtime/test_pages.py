@@ -86,3 +86,12 @@ def test_what_malloc_has_free_goes_back() -> None:
     give_back_free_memory()
     assert resident - pages()[1] > 20 << 20
     assert blocks[-1] == bytes(100_000)
+
+
+def test_what_a_signal_handler_raises_is_no_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise TimeoutError("of a handler")
+
+    monkeypatch.setattr(mmap, "mmap", interrupted)
+    with pytest.raises(TimeoutError):
+        new_chunk(4096)

@@ -412,3 +412,13 @@ def test_a_pickle_has_no_raw_frames(n):
     store = AutoStore(Layout((4, 84, 84), np.uint8), codec="delta-rle")
     store.append(np.concatenate([stacks, stacks])[:n])
     assert len(pickle.dumps(store)) < 2 * store.layout.nbytes
+
+
+def test_ids_of_first_tensors_may_have_any_integer_dtype():
+    store = AutoStore(Layout((16, 16), np.uint8), codec="delta-rle", threads=1)
+    tensors = np.random.default_rng(0).integers(4, size=(300, 16, 16), dtype=np.uint8)
+    ids = store.append(tensors)
+    store.decide()
+    out = np.zeros((7, 16, 16), np.uint8)
+    store.read_into(ids[5:12].astype(np.int32), out)
+    np.testing.assert_array_equal(out, tensors[5:12])

@@ -16,7 +16,7 @@ from obscodec.arrays import DeferredRead
 from obscodec.buffers import MIN_COMPRESSED_NBYTES
 from obscodec.runtime import says_memory_error
 from obscodec.stores import StoragePlan, Store, StoreOptions, find_plan
-from obscodec.wire import MAX_BYTES, SENDING_CODEC, EncodedBatch
+from obscodec.wire import SENDING_CODEC, EncodedBatch
 from ray import cloudpickle
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
@@ -120,14 +120,13 @@ class _SentEpisodes(list[SingleAgentEpisode]):
             if is_shared := space is not None and of.space is space:
                 bare.observation_space = None
             encoded.append(_Encoded(k, is_last_added, self._found.packed(space) if is_shared else None))
-        return _received, (episodes, encoded, observations.message(), observations.nbytes)
+        return _received, (episodes, encoded, observations.message())
 
 
 class _Observations:
     """Arrays of observations, in a store for each place in an observation and layout."""
 
     def __init__(self, found: _Found) -> None:
-        self.nbytes = 0
         self._found = found
         self._stores: dict[Leaf, Store] = {}
         self._arrays: list[TensorArray] = []
@@ -145,7 +144,6 @@ class _Observations:
             store = self._found.plan((path, layout), array).new_store(layout, _OPTIONS)
             self._stores[path, layout] = store
         self._arrays.append(TensorArray(store.append(array, sequence), store))
-        self.nbytes += array.nbytes
         return len(self._arrays) - 1
 
     def message(self) -> bytes:
@@ -170,14 +168,14 @@ def _is_last(observation: Any, arrays: Any) -> bool:
 
 @says_memory_error
 def _received(
-    episodes: list[SingleAgentEpisode], encoded: Sequence[_Encoded], message: bytes, nbytes: int
+    episodes: list[SingleAgentEpisode], encoded: Sequence[_Encoded], message: bytes
 ) -> list[SingleAgentEpisode]:
     """The episodes, with the observations of a message.
 
     Raises:
         CorruptStream: the message is truncated or altered, or not of these episodes.
     """
-    batch = EncodedBatch.from_bytes(message, max_bytes=nbytes + MAX_BYTES)  # one of its blocks counts whole
+    batch = EncodedBatch.from_bytes(message, max_bytes=None)  # pickles come from friends
     arrays: list[npt.NDArray[Any]] = batch.read()
 
     def array(leaf: int | npt.NDArray[Any]) -> npt.NDArray[Any]:

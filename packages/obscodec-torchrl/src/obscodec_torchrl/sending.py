@@ -20,7 +20,7 @@ from obscodec.torch import (
     drawn_together,
     stored_array,
 )
-from obscodec.wire import MAX_BYTES, SENDING_CODEC, EncodedBatch
+from obscodec.wire import SENDING_CODEC, EncodedBatch
 from tensordict import is_tensor_collection
 from torch.utils._pytree import tree_leaves
 
@@ -40,8 +40,7 @@ class SentLeaves:
         tensors = dict(enumerate(self._tensors))
         drawn = drawn_together({k: x for k, x in tensors.items() if isinstance(x, CompressedTensor)})
         read = DeferredRead(lambda: [stored_array(x)[...] for x in (tensors | drawn).values()])
-        nbytes = sum(x.nbytes for x in self._tensors)
-        return _received, (EncodedBatch.of(read).to_bytes(), [str(x.device) for x in self._tensors], nbytes)
+        return _received, (EncodedBatch.of(read).to_bytes(), [str(x.device) for x in self._tensors])
 
 
 class SentTensor(torch.Tensor):
@@ -97,10 +96,10 @@ def _sent(x: torch.Tensor) -> SentTensor | SentCompressedTensor | None:
     return x.as_subclass(SentTensor) if is_plain else None
 
 
-def _received(message: bytes, devices: Sequence[str], nbytes: int) -> list[torch.Tensor]:
+def _received(message: bytes, devices: Sequence[str]) -> list[torch.Tensor]:
     """The leaves of a message, decoded with PyTorch's threads; in pinned memory if this process works with a GPU."""
     memory = PINNED_MEMORY if torch.cuda.is_initialized() else BATCH_MEMORY  # type: ignore[no-untyped-call]
-    batch = EncodedBatch.from_bytes(message, max_bytes=nbytes + MAX_BYTES)  # one of its blocks counts whole
+    batch = EncodedBatch.from_bytes(message, max_bytes=None)  # pickles come from friends
     read = batch.read(new_array=memory.array, threads=torch.get_num_threads())
     return [as_tensor(x).to(device) for x, device in zip(read, devices, strict=True)]
 

@@ -117,14 +117,15 @@ class Field(StoreOptions, _Items):
     @cached_property
     def layout(self) -> Layout:
         """The layout of one step of one environment, or of a page."""
+        fixed = self.shape[1:] if self.is_ragged else self.shape
+        try:
+            row = Layout(fixed, self.dtype)  # type: ignore[arg-type]  # no None
+        except ShapeError as error:
+            if isinstance(fixed, (list, tuple)) and any(n is None or (type(n) is int and n < 0) for n in fixed):
+                raise ShapeError(f"{error}: of an axis whose length differs, write None, in front: (None, 3)") from None
+            raise
         if not self.is_ragged:
-            try:
-                return Layout(self.shape, self.dtype)  # type: ignore[arg-type]  # no None
-            except ShapeError as error:
-                if isinstance(self.shape, (list, tuple)) and {-1, None} & {*self.shape}:
-                    raise ShapeError(f"{error}: an axis whose length differs comes first, as in (None, 3)") from None
-                raise
-        row = Layout(self.shape[1:], self.dtype)  # type: ignore[arg-type]
+            return row
         if not row.nbytes:
             raise ShapeError(f"a row has at least one byte, got {self.shape}")
         return Layout((max(1, _PAGE_NBYTES // row.nbytes), *row.shape), self.dtype)

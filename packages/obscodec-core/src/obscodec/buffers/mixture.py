@@ -111,10 +111,10 @@ class Mixture:
         self, method: str, batch: int, rng: Rng, p: Priorities | None, return_indices: bool, how: dict[str, Any]
     ) -> Any:
         rng, of_buffers = as_generator(rng), {} if p is None else p
-        returns_indices, to = as_flag("return_indices", return_indices), how.get("to")
+        returns_indices, to = as_flag("return_indices", return_indices), how.pop("to", None)
         if isinstance(to, str) and to == "encoded":
             raise SpecError("a Mixture decodes the parts of a batch: leave out to='encoded', or sample its buffers")
-        batches = batches_to(how.pop("to", None), how.pop("convert", None))
+        batches = batches_to(to, how.pop("convert", None))
         check_kind("p", of_buffers, Mapping, "a mapping from buffers to their priorities, such as {buffer: priorities}")
         if not {*of_buffers} <= {*self.buffers}:
             raise FieldError("p has a buffer that is not in this Mixture: make one with this buffer")

@@ -140,5 +140,5 @@ class StepState:
     def forget_replaced(self) -> None:
         """Note that all replaced ids were given back."""
         self.words[word.N_REPLACED] = 0
+        self.pair = None  # first: what is bound is known
         self._known = {}
-        self.pair = None

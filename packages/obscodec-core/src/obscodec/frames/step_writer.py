@@ -92,7 +92,7 @@ class StepWriter:
             self.state.bind_ids((ids, ids))
 
     def _as_it_lies(self, which: int, tensors: Tensors) -> Rows:
-        """The bytes of the tensors, ``u8[m, nbytes]``; notes how many channels take turns in them."""
+        """The bytes of the tensors, ``u8[m, nbytes]``; notes how many channels take turns in them, if that changes."""
         if self._are_bytes and not self.state.parts_channels and tensors.flags.carray:
             return tensors.reshape(len(tensors), self._shape[1])  # type: ignore[return-value]  # it has bytes
         n_channels = 0

@@ -67,7 +67,7 @@ def storable(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
 
 def is_common(dtype: np.dtype[np.generic]) -> bool:
     """Whether every GPU library has the dtype: some lack times, bfloat16 and float8."""
-    return dtype.kind in "biufc" and dtype.name not in EXTENDED
+    return dtype.kind in "biufc" and (dtype.isbuiltin == 1 or dtype.name not in EXTENDED)  # `name` takes microseconds
 
 
 def dtype_name(dtype: np.dtype[np.generic]) -> str:

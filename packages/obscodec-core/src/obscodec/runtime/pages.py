@@ -66,6 +66,8 @@ def _mapping(nbytes: int) -> mmap.mmap:
             return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return mmap.mmap(-1, nbytes)
     except OSError as error:
+        if error.errno is None:  # such as the TimeoutError of a signal handler
+            raise
         raise MemoryError(f"the system has no {nbytes} bytes of memory left: {error}") from error
 
 

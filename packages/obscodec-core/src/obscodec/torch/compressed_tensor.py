@@ -86,7 +86,7 @@ class CompressedTensor(torch.Tensor):
 
     @cached_property
     def _of_row(self) -> tuple[Any, ...]:
-        """See :meth:`_of`."""
+        """Shape, strides, dtype and device of a row: see :meth:`_of`."""
         return self.shape[1:], self.stride()[1:], self.dtype, self.device
 
     def drawn(self, index: Any) -> CompressedTensor:

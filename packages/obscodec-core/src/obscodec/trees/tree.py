@@ -71,7 +71,7 @@ def _flattened(value: Any, path: str, tree: Tree) -> Any:
 
 def _with_array(array: npt.NDArray[Any], path: str, tree: Tree) -> dict[str, Any]:
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
-    if is_common(little.dtype) and little.dtype.kind != "c" and little.itemsize <= 8:
+    if is_common(array.dtype) and array.dtype.kind != "c" and array.itemsize <= 8:
         return {_KIND: "array", "name": _put(tree.arrays, path, little)}
     head = {"dtype": dtype_name(little.dtype), "shape": [*little.shape]}
     return {_KIND: "array", "name": _put(tree.arrays, path, little.reshape(-1).view(np.uint8)), **head}

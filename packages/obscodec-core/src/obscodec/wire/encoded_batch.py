@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, Final, NamedTuple, Self
@@ -10,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.arguments import as_count, check_kind
+from obscodec.arguments import as_nbytes, check_kind
 from obscodec.arrays import DeferredRead, filled
 from obscodec.errors import CorruptStream
 from obscodec.frames import Portion, Received, Sent
@@ -102,23 +103,27 @@ class EncodedBatch:
     @classmethod
     @says_memory_error
     def from_bytes(
-        cls, message: bytes | bytearray | memoryview, received: Received | None = None, *, max_bytes: int = MAX_BYTES
+        cls,
+        message: bytes | bytearray | memoryview,
+        received: Received | None = None,
+        *,
+        max_bytes: int | None = MAX_BYTES,
     ) -> Self:
         """The batch of a message, possibly from a stranger.
 
         Args:
             message: the bytes.
             received: what was received from its sender before, all in order; None if the message was for nobody.
-            max_bytes: the most bytes that the decoded batch may have.
+            max_bytes: the most bytes that the decoded batch may have, or one of its blocks; None for a friend's.
 
         Raises:
             CorruptStream: the message is truncated or altered, or the batch has more bytes; or what decodes it was in
                 another message.
         """
-        known, max_bytes = Received() if received is None else received.copy(), as_count("max_bytes", max_bytes)
+        known, limit = Received() if received is None else received.copy(), as_nbytes("max_bytes", max_bytes)
         state = parse_message(_NAME, _VERSION, message, "a batch")
         try:
-            leaves, left = list[_Leaf](), max_bytes
+            leaves, left = list[_Leaf](), sys.maxsize if limit is None else limit
             for of in part_of(state, "leaves", list):
                 leaves.append(_received(of, known, left))
                 left -= leaves[-1].n * leaves[-1].layout.nbytes
