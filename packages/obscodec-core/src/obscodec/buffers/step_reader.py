@@ -192,7 +192,7 @@ class StepReader:
         if isinstance(span.earliest, int) and steps.min(initial=span.n) - n >= span.earliest:  # as in most batches
             ends = self.ends(span, before, envs)
             if not np.count_nonzero(ends):  # takes less than ``any``
-                return np.full(steps.shape, n)
+                return np.full(ends.shape[:-1], n)
             goes_on = ~ends
         else:
             is_stored = before >= of_envs(span.earliest, envs)
