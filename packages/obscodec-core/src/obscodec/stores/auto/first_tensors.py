@@ -137,7 +137,7 @@ class FirstTensors:
         if not self.n_left and self.n_moved == self.n:
             return ids
         from_first = np.subtract(ids, FIRST_ID, dtype=np.int64)
-        first = np.flatnonzero(from_first.view(np.uint64) < self.n)  # a negative one has become a large one
+        (first,) = (from_first.view(np.uint64) < self.n).nonzero()  # a negative one has become a large one
         if not len(first):
             return ids  # as of most batches
         found, numbers = ids.copy(), from_first[first]
