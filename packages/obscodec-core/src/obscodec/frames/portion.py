@@ -63,7 +63,7 @@ class Sent(_Known):
         found, heads = np.empty((2, len(portion.blocks)), np.int64)
         check(read_versions(portion.blocks.addresses(), portion.blocks.lengths, found, heads))
         wanted = {*found.tolist()} - {0}
-        new, references = sorted(wanted - versions), portion.references[n_known:].copy()  # the log goes on
+        new, references = sorted(wanted - versions), portion.references[n_known:]
         self._known[log] = n_known + len(references), versions | wanted
         dictionaries = Segments.of([portion.coder.codecs[version].dictionary for version in new])
         return {

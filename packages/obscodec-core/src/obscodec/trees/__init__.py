@@ -3,7 +3,7 @@
 It never knows what a state means.
 """
 
-from obscodec.trees.array_file import arrays_in_parts, format_arrays, parse_arrays
+from obscodec.trees.array_file import format_arrays, parse_arrays
 from obscodec.trees.tree import Arrays, Tree, flatten, unflatten
 
-__all__ = ["Arrays", "Tree", "arrays_in_parts", "flatten", "format_arrays", "parse_arrays", "unflatten"]
+__all__ = ["Arrays", "Tree", "flatten", "format_arrays", "parse_arrays", "unflatten"]

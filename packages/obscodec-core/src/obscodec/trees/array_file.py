@@ -27,11 +27,6 @@ def format_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
 
     They are contiguous and little-endian, of bool, integers and floats up to 8 bytes.
     """
-    return b"".join(arrays_in_parts(arrays))
-
-
-def arrays_in_parts(arrays: Mapping[str, npt.NDArray[Any]]) -> list[bytes | memoryview]:
-    """What :func:`format_arrays` puts together; the arrays themselves are not copied."""
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     header, end = {}, 0
     for name in order:
@@ -40,7 +35,7 @@ def arrays_in_parts(arrays: Mapping[str, npt.NDArray[Any]]) -> list[bytes | memo
         header[name] = {"dtype": _NAMES[array.dtype], "shape": [*array.shape], "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return [_LENGTH.pack(len(text)), text, *(arrays[name].reshape(-1).view(np.uint8).data for name in order)]
+    return b"".join([_LENGTH.pack(len(text)), text, *(arrays[name].reshape(-1).view(np.uint8).data for name in order)])
 
 
 def parse_arrays(content: bytes | memoryview) -> dict[str, npt.NDArray[Any]]:

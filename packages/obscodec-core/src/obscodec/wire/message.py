@@ -11,7 +11,7 @@ import xxhash
 
 from obscodec.errors import CorruptStream, ObscodecError
 from obscodec.state import State
-from obscodec.trees import Tree, arrays_in_parts, flatten, parse_arrays, unflatten
+from obscodec.trees import Tree, flatten, format_arrays, parse_arrays, unflatten
 
 _HEAD = struct.Struct("<4sHQ")  # who wrote it, the version, the XXH3-64 of the rest
 _VALUES = "$values"  # no part of a state has this name
@@ -32,10 +32,8 @@ def format_message(name: bytes, version: int, state: State) -> bytes:
     """A state, without streams, as bytes: see ``docs/formats/batch.md``. The name has four bytes."""
     tree = flatten(state)
     values = np.frombuffer(json.dumps(tree.values, separators=(",", ":")).encode(), np.uint8)
-    parts, checksum = arrays_in_parts({**tree.arrays, _VALUES: values}), xxhash.xxh3_64()
-    for part in parts:
-        checksum.update(part)
-    return b"".join([_HEAD.pack(name, version, checksum.intdigest()), *parts])
+    content = format_arrays({**tree.arrays, _VALUES: values})
+    return _HEAD.pack(name, version, xxhash.xxh3_64_intdigest(content)) + content
 
 
 def parse_message(name: bytes, version: int, message: bytes | bytearray | memoryview, what: str) -> State:
