@@ -66,6 +66,26 @@ def test_few_steps_of_many_environments_are_as_they_were(n):
 
 
 @pytest.mark.parametrize(
+    ("options", "is_twice"),
+    [({}, False), ({"decide_after": 4096}, True), ({"codec": "zstd:3", "block_frames": 8}, False)],
+)
+def test_noise_of_many_environments_takes_little_more_than_plain_arrays(options, is_twice):
+    shape, n_envs, rng = (64, 64, 3), 256, np.random.default_rng(0)
+    fields = {"obs": Field(shape, np.uint8, **options)}
+    if is_twice:
+        fields["later"] = Field(shape, np.uint8, next_of="obs")
+    ring, plain = RingBuffer(8, fields, n_envs), (1 + is_twice) * 8 * n_envs * 64 * 64 * 3
+    obs = rng.integers(0, 256, (n_envs, *shape), np.uint8)
+    for step in range(24):
+        later = rng.integers(0, 256, (n_envs, *shape), np.uint8)
+        ring.append(obs=obs, **({"later": later} if is_twice else {}))
+        obs = later
+        if step == 10:
+            ring.decide()
+        assert ring.stats().total_bytes < 1.1 * plain
+
+
+@pytest.mark.parametrize(
     ("nbytes", "min_nbytes", "is_stored"), [(127, None, False), (128, None, True), (128, 129, False), (64, 64, True)]
 )
 def test_small_observations_are_compressed_from_128_bytes_on_if_the_next_one_is_stored(nbytes, min_nbytes, is_stored):

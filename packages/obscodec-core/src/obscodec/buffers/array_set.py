@@ -68,12 +68,16 @@ class ArraySet:
         self.owners = {name: field.owner or name for name, field in fields.items()}
         later = {owner: field.after for name, field in fields.items() if (owner := field.owner) is not None}
         self._stored_twice = {*fields} if twice else {*later}
-        few = n_steps is not None and n_steps <= _FEW_STEPS and self.n_envs >= _MANY_ENVS
+        self.has_few_steps = n_steps is not None and n_steps <= _FEW_STEPS and self.n_envs >= _MANY_ENVS
         own = dict[str, Store | None]()
         for name, field in fields.items():
             if field.owner is None:
                 is_twice = name in self._stored_twice
-                found = {"twice": is_twice, "interleaved": few and not is_twice, "after": later.get(name, 1)}
+                found = {
+                    "twice": is_twice,
+                    "interleaved": self.has_few_steps and not is_twice,
+                    "after": later.get(name, 1),
+                }
                 own[name] = _new_store(name, field, threads, **found)
         self.stores: dict[str, Store | None] = {name: own[owner] for name, owner in self.owners.items()}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
@@ -88,7 +92,9 @@ class ArraySet:
         """The names of the arrays."""
         return {array for array, _ in self._arrays}
 
-    def zeros(self, array: str, field: str, n_steps: int, *, waiting: int = 0, page: int = 0) -> Array | TensorArray:
+    def zeros(
+        self, array: str, field: str, n_steps: int, *, waiting: int | None = None, page: int = 0
+    ) -> Array | TensorArray:
         """An array ``[n_steps, n_envs, *field_shape]``, which takes no memory until it is written.
 
         Args:
@@ -96,14 +102,14 @@ class ArraySet:
             field: the name of its field.
             n_steps: how many steps it has.
             waiting: how many assigned steps may wait in a write buffer, so that some are stored together; small steps
-                wait in larger numbers, with 0 none waits. Arrays that share a store share its write buffer. A store
-                with ``max_bytes`` has none, since it could refuse steps long after they were assigned.
+                wait in larger numbers, and with None none waits. Arrays that share a store share its write buffer. A
+                store with ``max_bytes`` has none, since it could refuse steps long after they were assigned.
             page: which page of the field the array has: each has a write buffer, and sequences, of its own.
         """
         check_kind("array", array, str, "a name")
         if not is_among(field, self.fields):
             raise no_field(field, self.fields)
-        n_steps, waiting = as_count("n_steps", n_steps, 0), as_count("waiting", waiting, 0)
+        n_steps, waiting = as_count("n_steps", n_steps, 0), as_option("waiting", waiting, 0)
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
             former.clear()
@@ -113,11 +119,15 @@ class ArraySet:
             made = np.zeros((n_steps, *shape), dtype)
         else:
             owner = self.owners[field]
-            if waiting and self.fields[owner].max_bytes is None and (owner, page) not in self._write_buffers:
+            if (
+                waiting is not None
+                and self.fields[owner].max_bytes is None
+                and (owner, page) not in self._write_buffers
+            ):
                 min_rows = waiting if owner in self._stored_twice else 0
                 first = page % max(1, _MOST_SEQUENCES // self.n_envs) * self.n_envs
                 self._write_buffers[owner, page] = WriteBuffer(store, self.n_envs, min_rows, first)
-            write_buffer = self._write_buffers.get((owner, page)) if waiting else None
+            write_buffer = None if waiting is None else self._write_buffers.get((owner, page))
             made = TensorArray.zeros((n_steps, self.n_envs), store, write_buffer)
         self._arrays[array, field] = made
         self._n_waiting = dict(Counter(self.owners[of] for _, of in self._arrays))

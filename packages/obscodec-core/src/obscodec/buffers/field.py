@@ -16,7 +16,7 @@ from obscodec.state import State, part_of
 from obscodec.stores import AutoStore, Store, StoreOptions
 
 MIN_COMPRESSED_NBYTES = 1024  # below, a field is mostly a vector, and takes little as it is
-_MIN_SHARED_NBYTES = 128  # below, two ids and what the tables have of a frame take as much as the frame
+_MIN_SHARED_NBYTES = 128  # below, sharing saves less than a third, and a step takes ten times as long to store
 _PAGE_NBYTES = 4096  # at most, as saved buffers have it
 _MOST_DEPTH = 4  # of a stack, in most cases
 

@@ -6,7 +6,7 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
@@ -47,7 +47,8 @@ from obscodec.stats import BufferStats
 from obscodec.stores import Store
 
 _APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call it
-_WAITING_STEPS = 3  # may wait in the write buffer, however large they are
+_WAITING_STEPS = 3  # may wait in the write buffer, if they are not large
+_LARGE_NBYTES = 1 << 20
 _TRUNCATED = "trunc"  # begins the name of the flag that is true where an episode ended, but its task did not
 _INSTEAD = "make another RingBuffer"
 _AT_ONCE = nullcontext()
@@ -176,7 +177,8 @@ class RingBuffer:
         with making_room(lambda: self.capacity * self.n_envs):
             for name in sorted(self._set.owners, key=lambda name: self._set.fields[name].is_ragged):  # lengths first
                 make = self._set.ragged if self._set.fields[name].is_ragged else partial(self._set.zeros, name)
-                waiting = _WAITING_STEPS * n_sharing[self._set.owners[name]]
+                is_large = self.n_envs * self._set.fields[name].layout.nbytes > _LARGE_NBYTES
+                waiting = 0 if is_large else _WAITING_STEPS * n_sharing[self._set.owners[name]]
                 arrays[name] = make(name, self._clock.n_rows, waiting=waiting)
         self._arrays = {name: arrays[name] for name in self.fields}
         self._reader = StepReader(self._set.fields, arrays, stacks, self.episode_end, mask, self._clock.n_rows)
@@ -263,6 +265,9 @@ class RingBuffer:
                 array[at] = step[name]
             clock.count(envs)
             self._is_half_written = False
+            if self._set.has_few_steps and len(self) == self.capacity:
+                with suppress(MemoryError):  # the next step goes there
+                    self._empty_spare_rows()
 
     @says_memory_error
     def clear(self) -> None:
