@@ -173,12 +173,13 @@ class RingBuffer:
         # Of the steps before the oldest one, its stack is made.
         self._clock = Clock(self.capacity, max(self.stack.values(), default=1) - 1, self.n_envs)
         n_sharing = Counter(self._set.owners.values())
+        large = {name for name, of in self._set.fields.items() if self.n_envs * of.layout.nbytes > _LARGE_NBYTES}
+        self._keeps_spare_row = not large or not self._set.has_few_steps
         arrays = dict[str, Array | TensorArray | RaggedArray]()
         with making_room(lambda: self.capacity * self.n_envs):
             for name in sorted(self._set.owners, key=lambda name: self._set.fields[name].is_ragged):  # lengths first
                 make = self._set.ragged if self._set.fields[name].is_ragged else partial(self._set.zeros, name)
-                is_large = self.n_envs * self._set.fields[name].layout.nbytes > _LARGE_NBYTES
-                waiting = 0 if is_large else _WAITING_STEPS * n_sharing[self._set.owners[name]]
+                waiting = 0 if name in large else _WAITING_STEPS * n_sharing[self._set.owners[name]]
                 arrays[name] = make(name, self._clock.n_rows, waiting=waiting)
         self._arrays = {name: arrays[name] for name in self.fields}
         self._reader = StepReader(self._set.fields, arrays, stacks, self.episode_end, mask, self._clock.n_rows)
@@ -265,8 +266,8 @@ class RingBuffer:
                 array[at] = step[name]
             clock.count(envs)
             self._is_half_written = False
-            if self._set.has_few_steps and len(self) == self.capacity:
-                with suppress(MemoryError):  # the next step goes there
+            if not self._keeps_spare_row and len(self) == self.capacity:
+                with suppress(MemoryError):  # the next step goes there anyway
                     self._empty_spare_rows()
 
     @says_memory_error
