@@ -75,14 +75,21 @@ def test_noise_of_many_environments_takes_little_more_than_plain_arrays(options,
     if is_twice:
         fields["later"] = Field(shape, np.uint8, next_of="obs")
     ring, plain = RingBuffer(8, fields, n_envs), (1 + is_twice) * 8 * n_envs * 64 * 64 * 3
-    obs = rng.integers(0, 256, (n_envs, *shape), np.uint8)
+    obs, steps = rng.integers(0, 256, (n_envs, *shape), np.uint8), []
     for step in range(24):
         later = rng.integers(0, 256, (n_envs, *shape), np.uint8)
         ring.append(obs=obs, **({"later": later} if is_twice else {}))
+        steps.append(obs)
         obs = later
         if step == 10:
             ring.decide()
         assert ring.stats().total_bytes < 1.1 * plain
+    some = np.array([1, 7, 200])
+    for _ in range(3):
+        ring.append(envs=some, obs=obs[some], **({"later": obs[some]} if is_twice else {}))
+    assert np.array_equal(ring[:]["obs"][-8:][:, 2], np.array(steps[-8:])[:, 2])
+    of_seven = ring.take(ring.indices[ring.indices % n_envs == 7])["obs"]
+    assert np.array_equal(of_seven, [*np.array(steps[-5:])[:, 7], obs[7], obs[7], obs[7]])
 
 
 @pytest.mark.parametrize(
