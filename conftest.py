@@ -5,7 +5,6 @@ import platform
 import shutil
 import signal
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,10 +33,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         options.markexpr = config.workerinput["markexpr"]
         return
-    if "CUDA_ON_CPU_FOLDER" not in os.environ:  # where all processes find what one of them has compiled
-        folder = tempfile.TemporaryDirectory(prefix="cuda_on_cpu_")
-        os.environ["CUDA_ON_CPU_FOLDER"] = folder.name
-        config.add_cleanup(folder.cleanup)
+    # Where all processes, later ones, too, find the GPU kernels that one of them has compiled.
+    os.environ.setdefault("CUDA_ON_CPU_FOLDER", str(config.rootpath / "build" / "cuda_on_cpu"))
     takes_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if takes_all and "slow" not in options.markexpr:
         options.markexpr = f"{options.markexpr} and not slow"

@@ -96,8 +96,9 @@ class Compiled:
 
 @cache
 def _folder() -> Path:
-    """For compiled kernels: that of CUDA_ON_CPU_FOLDER, which several processes share, or one of this process."""
+    """For compiled kernels: CUDA_ON_CPU_FOLDER, which processes share and which stays, or one of this process."""
     if shared := os.environ.get("CUDA_ON_CPU_FOLDER"):
+        Path(shared).mkdir(parents=True, exist_ok=True)
         return Path(shared)
     folder = Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
     atexit.register(_remove, folder, os.getpid())
@@ -117,11 +118,22 @@ def as_cpp(text: str, name: str) -> str:
 
 
 @cache
+def _compiler() -> tuple[str, ...]:
+    """The version of g++, and all that is compiled with a kernel."""
+    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
+    return version, *(path.read_text(encoding="utf-8") for path in sorted([*HERE.glob("*.h"), *HERE.glob("*.cpp")]))
+
+
+def _name(code: str) -> str:
+    """A name for what is made of some code: another one where anything else is made."""
+    return hashlib.sha256(repr((code, COMPILE, INSTRUMENTED, RUNTIME, _compiler())).encode()).hexdigest()[:24]
+
+
+@cache
 def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
     """A kernel, compiled once for each text; ``text`` in place of its file is for mutations."""
     code = as_cpp(source(kernel.source, kernel.defines) if text is None else text, kernel.name)
-    key = hashlib.sha256(code.encode()).hexdigest()[:24]
-    library = _folder() / f"{key}.so"
+    library = _folder() / f"{_name(code)}.so"
     if not library.exists():
         path = library.with_suffix(f".{os.getpid()}.cpp")
         path.write_text(code, encoding="utf-8")
@@ -142,7 +154,7 @@ def forget() -> None:
 
 @cache
 def _runtime() -> tuple[str, ...]:
-    objects = [(HERE / name, _folder() / f"{Path(name).stem}.o") for name in RUNTIME]
+    objects = [(HERE / name, _folder() / f"{Path(name).stem}.{_name('')}.o") for name in RUNTIME]
     for path, compiled_path in objects:
         if not compiled_path.exists():
             _make(compiled_path, [*COMPILE, "-O2", "-c", str(path)])
