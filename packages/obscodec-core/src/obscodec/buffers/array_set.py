@@ -119,15 +119,12 @@ class ArraySet:
             made = np.zeros((n_steps, *shape), dtype)
         else:
             owner = self.owners[field]
-            if (
-                waiting is not None
-                and self.fields[owner].max_bytes is None
-                and (owner, page) not in self._write_buffers
-            ):
+            key = owner, page
+            if waiting is not None and self.fields[owner].max_bytes is None and key not in self._write_buffers:
                 min_rows = waiting if owner in self._stored_twice else 0
                 first = page % max(1, _MOST_SEQUENCES // self.n_envs) * self.n_envs
-                self._write_buffers[owner, page] = WriteBuffer(store, self.n_envs, min_rows, first)
-            write_buffer = None if waiting is None else self._write_buffers.get((owner, page))
+                self._write_buffers[key] = WriteBuffer(store, self.n_envs, min_rows, first)
+            write_buffer = None if waiting is None else self._write_buffers.get(key)
             made = TensorArray.zeros((n_steps, self.n_envs), store, write_buffer)
         self._arrays[array, field] = made
         self._n_waiting = dict(Counter(self.owners[of] for _, of in self._arrays))
