@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from obscodec import Field, FieldError, RingBuffer, ShapeError
+from obscodec import Field, FieldError, RingBuffer, ShapeError, TensorArray
 from obscodec.errors import CorruptStream
 
 N_ENVS = 3
@@ -90,6 +90,18 @@ def test_noise_of_many_environments_takes_little_more_than_plain_arrays(options,
     assert np.array_equal(ring[:]["obs"][-8:][:, 2], np.array(steps[-8:])[:, 2])
     of_seven = ring.take(ring.indices[ring.indices % n_envs == 7])["obs"]
     assert np.array_equal(of_seven, [*np.array(steps[-5:])[:, 7], obs[7], obs[7], obs[7]])
+
+
+def test_a_step_is_not_refused_when_only_its_spare_row_stays(monkeypatch):
+    def fail(*_, **__):
+        raise SystemError("error return without exception set")  # as numpy where an allocation fails
+
+    ring = RingBuffer(2, {"obs": Field((128, 128, 3), np.uint8, "raw")}, 32)
+    for step in range(4):
+        with monkeypatch.context() as patch:
+            patch.setattr(TensorArray, "assign_ids", fail)
+            ring.append(obs=np.full((32, 128, 128, 3), step, np.uint8))
+    assert ring[:]["obs"][:, 0, 0, 0, 0].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize(

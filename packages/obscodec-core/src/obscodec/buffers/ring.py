@@ -48,7 +48,7 @@ from obscodec.stores import Store
 
 _APPEND = {"add", "insert", "push", "put", "store"}  # what other libraries call it
 _WAITING_STEPS = 3  # may wait in the write buffer, if they are not large
-_LARGE_NBYTES = 1 << 20
+_LARGE_NBYTES = 1 << 20  # of a step of all environments
 _TRUNCATED = "trunc"  # begins the name of the flag that is true where an episode ended, but its task did not
 _INSTEAD = "make another RingBuffer"
 _AT_ONCE = nullcontext()
@@ -173,8 +173,9 @@ class RingBuffer:
         # Of the steps before the oldest one, its stack is made.
         self._clock = Clock(self.capacity, max(self.stack.values(), default=1) - 1, self.n_envs)
         n_sharing = Counter(self._set.owners.values())
-        large = {name for name, of in self._set.fields.items() if self.n_envs * of.layout.nbytes > _LARGE_NBYTES}
-        self._keeps_spare_row = not large or not self._set.has_few_steps
+        stored = {name: self._set.fields[name] for name in self._set.fields if self._set.stores[name] is not None}
+        large = {name for name, of in stored.items() if self.n_envs * of.layout.nbytes > _LARGE_NBYTES}
+        self._gives_spare_row_back = self._set.has_few_steps and bool(large)
         arrays = dict[str, Array | TensorArray | RaggedArray]()
         with making_room(lambda: self.capacity * self.n_envs):
             for name in sorted(self._set.owners, key=lambda name: self._set.fields[name].is_ragged):  # lengths first
@@ -266,8 +267,8 @@ class RingBuffer:
                 array[at] = step[name]
             clock.count(envs)
             self._is_half_written = False
-            if not self._keeps_spare_row and len(self) == self.capacity:
-                with suppress(MemoryError):  # the next step goes there anyway
+            if envs is None and self._gives_spare_row_back:
+                with suppress(MemoryError):  # the step is stored, and the next one goes there anyway
                     self._empty_spare_rows()
 
     @says_memory_error
@@ -1031,6 +1032,7 @@ class RingBuffer:
             self._set.drop(index)
         self._clock.released = self._clock.earliest
 
+    @says_memory_error
     def _empty_spare_rows(self) -> None:
         """Release what is where the next steps go, and no reader looks, such as a part of a refused step."""
         self._set.drop(self._clock.next_rows())
