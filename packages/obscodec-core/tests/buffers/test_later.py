@@ -65,6 +65,7 @@ def test_few_steps_of_many_environments_are_as_they_were(n):
     assert np.array_equal(ring.resized(5)[:]["obs"], steps[-5:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "is_twice"),
     [({}, False), ({"decide_after": 4096}, True), ({"codec": "zstd:3", "block_frames": 8}, False)],
