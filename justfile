@@ -172,7 +172,7 @@ test:
 
 # The other tests, but those that take minutes, need a GPU, or are of other projects.
 slow:
-    uv run pytest {{ parallel }} -m "slow and not long and not upstream and not gpu" $(git grep -l mark.slow -- "*/test_*.py")
+    uv run pytest {{ parallel }} -m "slow and not long and not upstream and not gpu" $(git grep --untracked -l mark.slow -- "*/test_*.py")
 
 # Each barrier of the GPU kernels, what newer cards than the oldest make of these kernels, the first run on a GPU,
 # whether `obscodec warm` compiles all kernels that buffers call; failed allocations, full memory and forks with further codecs.

@@ -143,6 +143,8 @@ def compiled(kernel: Kernel, text: str | None = None) -> Compiled:
         _run(["objcopy", "--rename-section", ".bss=cuda_shared,alloc,load,contents,data", made])
         # Without the library of -fsanitize=thread: memory.cpp is in its place.
         _make(library, ["g++", "-shared", made, *_runtime()])
+        path.unlink()
+        Path(made).unlink()
     return Compiled(kernel, library)
 
 

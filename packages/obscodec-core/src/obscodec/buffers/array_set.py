@@ -102,8 +102,9 @@ class ArraySet:
             field: the name of its field.
             n_steps: how many steps it has.
             waiting: how many assigned steps may wait in a write buffer, so that some are stored together; small steps
-                wait in larger numbers, and with None none waits. Arrays that share a store share its write buffer. A
-                store with ``max_bytes`` has none, since it could refuse steps long after they were assigned.
+                wait in larger numbers, and large ones not with 0; :meth:`reserve` and :meth:`forget` then do nothing
+                for these. None for no write buffer. Arrays that share a store share its write buffer. A store with
+                ``max_bytes`` has none, since it could refuse steps long after they were assigned.
             page: which page of the field the array has: each has a write buffer, and sequences, of its own.
         """
         check_kind("array", array, str, "a name")

@@ -173,8 +173,8 @@ class RingBuffer:
         # Of the steps before the oldest one, its stack is made.
         self._clock = Clock(self.capacity, max(self.stack.values(), default=1) - 1, self.n_envs)
         n_sharing = Counter(self._set.owners.values())
-        stored = {name: self._set.fields[name] for name in self._set.fields if self._set.stores[name] is not None}
-        large = {name for name, of in stored.items() if self.n_envs * of.layout.nbytes > _LARGE_NBYTES}
+        of_env = {name: store.layout.nbytes for name, store in self._set.stores.items() if store is not None}
+        large = {name for name, nbytes in of_env.items() if self.n_envs * nbytes > _LARGE_NBYTES}
         self._gives_spare_row_back = self._set.has_few_steps and bool(large)
         arrays = dict[str, Array | TensorArray | RaggedArray]()
         with making_room(lambda: self.capacity * self.n_envs):
