@@ -132,6 +132,8 @@ def encoded(items: Any) -> Any:
     for new in append_together({path: stored_array(given[path]) for path in arrays}, arrays, (slice(None),)):
         new.put()
         new.close()
+    for store in stores.values():
+        store.log.compress()  # else the blocks that wait for others are sent as they are
     drawn = drawn_together({path: CompressedTensor(array) for path, array in arrays.items()})
     batch = items.batch_size
     plain = {path: x.clone() for path, x in leaves(items).items() if path not in drawn}
