@@ -63,16 +63,6 @@ from obscodec.torch import CompressedTensor
 MIN_NBYTES = 1024  # of an item; smaller ones stay as they are
 
 
-class InTurns(TensorArray):
-    """An array of which environments fill the rows in turns: a view of one ``[n_steps, n_envs, *shape]``."""
-
-    steps: TensorArray
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        rows = np.array(range(len(self))[index[0]])  # AgileRL writes slices
-        TensorArray.__setitem__(self.steps, divmod(rows, self.steps.shape[1]), value)
-
-
 def compressed(buffer_class: Any) -> Any:
     """A class of AgileRL's buffers with each observation stored once, for ``obs`` and ``next_obs`` together."""
 
@@ -83,10 +73,7 @@ def compressed(buffer_class: Any) -> Any:
             layout = Layout(tuple(items.shape[1:]), str(items.dtype).removeprefix("torch."))
             of = layout, key[1:] if isinstance(key, tuple) else ()  # such as an agent, in obs and in next_obs
             rows = written.setdefault(of, WriteBuffer(AutoStore(layout), n_envs))
-            steps = InTurns.zeros((-(-self.max_size // n_envs), n_envs), rows.store, rows)
-            array: Any = steps.reshape(-1, *layout.shape)
-            array.steps = steps
-            storage[key] = CompressedTensor(array, self.device)[: self.max_size]
+            storage[key] = CompressedTensor(TensorArray.zeros((self.max_size,), rows.store, rows), self.device)
         return storage
 
     return type(f"Compressed{buffer_class.__name__}", (buffer_class,), {"_init": init})

@@ -22,7 +22,7 @@ uv run examples/dreamer_chunks.py --steps 20000
     from dreamer_chunks import compressed
     from embodied.core import chunk
 
-    chunk.Chunk = compressed(chunk.Chunk)
+    chunk.Chunk = compressed(chunk.Chunk, n_workers=config.run.envs)
 
 It was tried with DreamerV3 3.3.1, the main branch of May 2026, whose replay gave the same batches. No registry of
 packages has that. So the program fills chunks of ``Plain`` here, which has the same arrays and fills and reads them as
@@ -33,9 +33,8 @@ prints what both take.
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import count
+from itertools import cycle
 from typing import Any
-from weakref import WeakValueDictionary
 
 import ale_py
 import gymnasium as gym
@@ -57,23 +56,18 @@ class Rows(TensorArray):
         return DrawnArray(self, index) if isinstance(index, slice) else super().__getitem__(index)
 
 
-def compressed(chunk_class: Any) -> Any:
+def compressed(chunk_class: Any, n_workers: int) -> Any:
     """DreamerV3's Chunk with each large array in a store, which all chunks share."""
-    stores: dict[Any, AutoStore] = {}
-    filling: WeakValueDictionary[int, Any] = WeakValueDictionary()  # chunks of workers, which see different games
-
-    def zeros(key: str, value: Any, size: int, worker: int) -> Any:
-        layout = Layout(np.shape(value), value.dtype)
-        if layout.nbytes < MIN_NBYTES:
-            return np.empty((size, *layout.shape), layout.dtype)
-        store = stores.setdefault((key, layout), AutoStore(layout))
-        return Rows.zeros((size,), store, WriteBuffer(store, n_envs=1, first=worker))
+    stores, workers = dict[str, AutoStore](), cycle(range(n_workers))  # which begin chunks in turns
 
     def append(self: Any, step: Step) -> None:
         if not self.data:
-            worker = next(k for k in count() if (chunk := filling.get(k)) is None or chunk.length == chunk.size)
-            filling[worker] = self
-            self.data = {key: zeros(key, value, self.size, worker) for key, value in step.items()}
+            data: Step = {key: np.empty((self.size, *np.shape(x)), x.dtype) for key, x in step.items()}
+            self.data, worker = data, next(workers)
+            for key, x in step.items():
+                if x.nbytes >= MIN_NBYTES:
+                    store = stores.setdefault(key, AutoStore(Layout(x.shape, x.dtype)))
+                    data[key] = Rows.zeros((self.size,), store, WriteBuffer(store, n_envs=1, first=worker))
         chunk_class.append(self, step)
 
     return type("CompressedChunk", (chunk_class,), {"append": append, "stores": stores})
@@ -165,7 +159,7 @@ def play(replays: dict[str, Replay], steps: int, n_workers: int, spent: dict[str
 
 def main(steps: int = 20_000, capacity: int = 100_000, n_workers: int = 4, rounds: int = 50) -> None:
     """Fill both, compare batches, and print what each takes."""
-    made = {"plain": Plain, "compressed": compressed(Plain)}
+    made = {"plain": Plain, "compressed": compressed(Plain, n_workers)}
     replays = {name: Replay(kind, n_workers, capacity) for name, kind in made.items()}
     adding: dict[str, list[float]] = {name: [] for name in replays}
     sampling: dict[str, list[float]] = {name: [] for name in replays}

@@ -20,7 +20,7 @@ def step_of(worker: int, k: int, image: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("image", ["still", "noise"])
 def test_sequences_are_those_of_plain_arrays(image: str) -> None:
-    ours = compressed(Plain)
+    ours = compressed(Plain, N_WORKERS)
     replays = [Replay(kind, N_WORKERS, 2 * N_WORKERS * CHUNK, CHUNK) for kind in (Plain, ours)]
     for k in range(4 * CHUNK + 9):
         for worker in range(N_WORKERS):
@@ -39,9 +39,8 @@ def test_sequences_are_those_of_plain_arrays(image: str) -> None:
     }  # fmt: skip
     assert {x.write_buffer.first for of in replays[1].chunks for c in of for x in (c.data["image"],)} == {0, 1, 2}
     n = replays[1].n_steps
-    frames = next(store for (key, _), store in ours.stores.items() if key == "image")
     assert n == N_WORKERS * (CHUNK + 9)
-    assert frames.stats().n_tensors <= n
+    assert ours.stores["image"].stats().n_tensors <= n
     del chunk, replay, replays
     assert [store.stats().n_tensors for store in ours.stores.values()] == [0, 0]
 

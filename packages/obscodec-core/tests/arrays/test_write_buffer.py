@@ -148,6 +148,45 @@ def test_what_another_thread_stored_meanwhile_is_not_stored_again():
     assert store.stats().n_tensors == 2
 
 
+@pytest.mark.parametrize("kind", STORES)
+def test_arrays_in_which_environments_take_turns_equal_plain_ones(kind):
+    rng = np.random.default_rng(0)
+    store = STORES[kind]()
+    array = TensorArray.zeros((32,), store, WriteBuffer(store, 3))  # the last turn of all three is not whole
+    plain, watch = np.zeros(array.shape, np.uint8), array.watch()
+    for i in range(400):
+        first, n = int(rng.integers(32)), int(rng.integers(1, 6))
+        index = (
+            *(slice(first, first + n), slice(first, None, -1), (slice(first, first + 3),), slice(first, 0), first),
+            *(np.array([first, 3, first]), rng.random(32) < 0.2, (slice(first, first + 3), 1), (..., 2, slice(3))),
+        )[i % 9]
+        rows = rng.integers(0, 3, plain[index].shape).astype(np.uint8)
+        before = plain.copy()
+        array[index] = plain[index] = rows
+        assert {*np.flatnonzero((plain != before).any((1, 2, 3)))} <= {*watch.drain()}
+        if i % 37 == 0:
+            np.testing.assert_array_equal(array[:], plain)
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(array))[:], plain)
+    np.testing.assert_array_equal(array[:], plain)
+
+
+@pytest.mark.parametrize("n_rows", [4, 8])  # those of one write, or of more than a write buffer takes at once
+def test_environments_that_take_turns_take_no_more_room(n_rows):
+    frames = np.random.default_rng(0).integers(0, 256, (4, 102, 8, 8)).astype(np.uint8)
+    stacks = np.lib.stride_tricks.sliding_window_view(frames, 3, 1).transpose(1, 0, 4, 2, 3)  # [100, 4, 3, 8, 8]
+    taken = []
+    for shape in (100, 4), (400,):
+        store = STORES["stacks"]()
+        array = TensorArray.zeros(shape, store, WriteBuffer(store, 4))
+        steps = np.ascontiguousarray(stacks).reshape(*shape, 3, 8, 8)
+        n = n_rows if len(shape) == 1 else 1
+        for first in range(0, shape[0], n):
+            array[first : first + n] = steps[first : first + n]
+        np.testing.assert_array_equal(array[:], steps)
+        taken.append(store.stats().live_bytes)
+    assert taken[0] == taken[1]
+
+
 def test_a_row_that_its_dtype_would_change_is_refused():
     _, (array, _) = waiting()
     array[3] = np.full((2, 3, 8, 8), 7.0)
@@ -197,12 +236,12 @@ def test_rows_that_wait_are_copied(copied, store_first):
 @pytest.mark.parametrize(
     ("shape", "same_store", "text"),
     [
-        ((30, 3), True, "a write buffer is for one store and ids [n_steps, 2], got ids of shape (30, 3)"),
-        ((60,), True, "a write buffer is for one store and ids [n_steps, 2], got ids of shape (60,)"),
+        ((30, 3), True, "a write buffer is for one store and ids [n_steps, 2] or [n], got ids of shape (30, 3)"),
+        ((), True, "a write buffer is for one store and ids [n_steps, 2] or [n], got ids of shape ()"),
         (
             (30, 2),
             False,
-            "a write buffer is for one store and ids [n_steps, 2], got ids of shape (30, 2) and another store",
+            "a write buffer is for one store and ids [n_steps, 2] or [n], got ids of shape (30, 2) and another store",
         ),
     ],
 )

@@ -39,8 +39,8 @@ class TensorArray:
             is there: no other array may be made of them.
         store: the store of the tensors.
         write_buffer: where assigned steps wait, so that some are stored together; for an array
-            ``[n_steps, n_envs, *shape]``, or ``[n_steps, *shape]`` of one environment, that is filled step by step.
-            None to store each step at once.
+            ``[n_steps, n_envs, *shape]``, or ``[n, *shape]`` in which environments take turns, that is filled step by
+            step. None to store each step at once.
 
     Raises:
         DTypeError: an argument has another type, or the ids are not int32 or int64.
@@ -71,9 +71,9 @@ class TensorArray:
             if not (ids.flags.writeable and ids.flags.c_contiguous):  # kernels write them by their address
                 raise DTypeError("a write buffer writes ids, and these are read-only, or not contiguous: pass a copy")
             n_envs, other = write_buffer.n_envs, write_buffer.store is not store
-            if other or (ids.shape[1:] or (1,)) != (n_envs,) or not ids.ndim:
+            if other or (ids.shape[1:] or (n_envs,)) != (n_envs,) or not ids.ndim:
                 raise ShapeError(
-                    f"a write buffer is for one store and ids [n_steps, {n_envs}], got ids of shape {ids.shape}"
+                    f"a write buffer is for one store and ids [n_steps, {n_envs}] or [n], got ids of shape {ids.shape}"
                     + (" and another store" if other else "")
                 )
         self._ids = ids
@@ -212,7 +212,9 @@ class TensorArray:
         if write_buffer is not None and type(index) is int and 0 <= index < len(self._ids) and self._base is None:
             row = value[None] if type(value) is np.ndarray and self._ids.ndim == 1 else value
             if type(row) is not np.ndarray or not write_buffer.put(self._ids, index, row):
-                write_buffer.put(self._ids, index, self._cast(value, write_buffer.row_shape))
+                row = self._cast(value, (*(self._ids.shape[1:] or (1,)), *self.layout.shape))
+                if not write_buffer.put(self._ids, index, row):
+                    self._assign(index, value)
         elif write_buffer is None or self._base is not None or not write_buffer.put_some(self._ids, index, value):
             self._assign(index, value)
 
@@ -375,11 +377,11 @@ class TensorArray:
 
     def _sequences(self, leading: tuple[Part, ...]) -> Ints:
         """The sequence of each selected item: in an array ``[step, environment]``, the environment."""
-        shape = self._ids.shape
-        along_last = np.arange(shape[-1]) if len(shape) > 1 else np.int64(0)
-        if self._write_buffer is not None:
-            along_last = along_last + self._write_buffer.first
-        return np.asarray(np.broadcast_to(along_last, shape)[leading])
+        shape, buffer = self._ids.shape, self._write_buffer
+        first, n_envs = (0, 1) if buffer is None else (buffer.first, buffer.n_envs)
+        if len(shape) > 1:
+            return np.asarray(np.broadcast_to(first + np.arange(shape[-1]), shape)[leading])
+        return first + np.arange(self._ids[leading].size) % n_envs
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
         """The same items with other axes before them. The view flushes the write buffer, but assigns without it."""

@@ -42,7 +42,8 @@ class WriteBuffer:
 
     Args:
         store: where the rows go.
-        n_envs: how many tensors a row has; tensor ``i`` belongs to sequence ``i``.
+        n_envs: how many tensors a row has; tensor ``i`` belongs to sequence ``i``. Where an array has one axis of ids,
+            environments take turns in it.
         min_rows: how many rows may wait at least, however large they are; 0 if large ones need no neighbours.
         first: the sequence of tensor 0; the others follow.
 
@@ -127,19 +128,29 @@ class WriteBuffer:
             self.waiting[place] = new
         return True
 
-    def put_some(self, ids: npt.NDArray[np.signedinteger], index: Any, tensors: object) -> bool:
+    def put_some(self, ids: npt.NDArray[np.signedinteger], index: Any, tensors: Any) -> bool:
         """:meth:`put` for ``m`` of the tensors, ``[m, *shape]``: ``index`` has their rows and columns, ``i64[m]``.
+
+        For ``ids`` of one axis, ``index`` is a slice.
 
         Returns:
             False if index or tensors have another form, or the store can't take them at once; nothing is done then.
         """
-        if not isinstance(index, tuple) or not len(index) == ids.ndim == 2 or type(tensors) is not np.ndarray:
+        places = index if isinstance(index, tuple) else (index,)
+        n = len(tensors) if type(tensors) is np.ndarray and tensors.ndim else 0
+        if not 0 < n <= self.n_envs or len(places) != ids.ndim:
             return False
-        n = len(tensors) if tensors.ndim else 0
-        if not 0 < n <= self.n_envs or tensors.shape[1:] != self.row_shape[1:] or tensors.dtype != self.dtype:
+        if tensors.shape[1:] != self.row_shape[1:] or tensors.dtype != self.dtype:
             return False
-        rows, columns = index
-        for axis, n_there in zip((rows, columns), ids.shape, strict=True):
+        if ids.ndim == 2:
+            rows, columns = places
+        elif type(places[0]) is slice and len(selected := range(len(ids))[places[0]]) == n:
+            places = (np.array(selected, np.int64),)
+            rows, columns = divmod(places[0], self.n_envs)
+        else:
+            return False
+        n_rows = -(-ids.size // self.n_envs)
+        for axis, n_there in ((rows, n_rows), (columns, self.n_envs)):
             if type(axis) is not np.ndarray or axis.shape != (n,) or axis.dtype != np.int64:
                 return False
             if not 0 <= axis.min() <= axis.max() < n_there:
@@ -148,7 +159,7 @@ class WriteBuffer:
             if (writer := self._writer or self._new_writer()) is None:
                 return False
             self.store.settle()
-            self._note(index, ids)
+            self._note(places, ids)
             while not writer.write_some(rows, columns, ids, tensors):
                 self._let_go(writer)
         return True
