@@ -25,6 +25,7 @@ import typer
 from obscodec import FrameStore, Layout
 from obscodec.codecs import check_codec, new_codec
 from obscodec.errors import SpecError
+from obscodec.stores import StoreOptions
 from obscodec.stores.auto.choice import choose
 from result_tables import circumstances
 
@@ -149,7 +150,7 @@ def main(n: int = 1024, n_rounds: int = 25) -> None:
     lines += [f"| frames | {' | '.join(specs)} | `auto` chooses |", f"| --- |{' ---: |' * len(specs)} --- |"]
     for name, frames in sets(n):
         found = measured(frames, n_rounds)
-        chosen = choose(frames[:256], np.zeros(len(frames[:256]), np.int64), None).chosen
+        chosen = choose(frames[:256], np.zeros(len(frames[:256]), np.int64), StoreOptions()).chosen
         cells = [f"{found[s][0]:.1f} ({found[s][1] / found[_PLAIN][1]:.2f})" if s in found else "" for s in _SPECS]
         auto = f"`{chosen.spec}`, {chosen.block_frames} in a block".replace("|", "\\|")
         lines.append(f"| {name} | {' | '.join(cells)} | {auto} |")

@@ -5,22 +5,23 @@ import pytest
 from atari_frames import frames
 from obscodec import Field, Layout, codec
 from obscodec.stats import Trial
+from obscodec.stores import StoreOptions
 from obscodec.stores.auto.choice import _by_cost, choose
 
-STREAMS = np.zeros(300, np.int64)
+STREAMS, OPTIONS = np.zeros(300, np.int64), StoreOptions()
 
 
 @pytest.mark.parametrize("n", [17, 40, 300])
 def test_noise_stays_raw(n):
     """Although the first frame of each block costs nothing where it becomes a reference."""
     noise = np.random.default_rng(0).integers(256, size=(n, 84, 84), dtype=np.uint8)
-    choice = choose(noise, STREAMS[:n], None)
+    choice = choose(noise, STREAMS[:n], OPTIONS)
     assert choice.chosen.spec == "raw"
     assert choice.chosen.frame_bytes <= 84 * 84 + 1
 
 
 def test_the_smallest_of_the_fast_ones_is_chosen():
-    choice = choose(frames("Breakout", 320, 0)[:300], STREAMS, None)
+    choice = choose(frames("Breakout", 320, 0)[:300], STREAMS, OPTIONS)
     fast = [trial for trial in choice.trials if trial.fits]
     assert choice.chosen in fast
     assert choice.chosen.frame_bytes == min(trial.frame_bytes for trial in fast)
@@ -32,7 +33,7 @@ def test_the_smallest_of_the_fast_ones_is_chosen():
 
 def test_frames_that_only_a_slow_codec_shrinks_get_one():
     """They have eight values, at random: three bits each."""
-    choice = choose(np.random.default_rng(0).integers(8, size=(300, 84, 84), dtype=np.uint8), STREAMS, None)
+    choice = choose(np.random.default_rng(0).integers(8, size=(300, 84, 84), dtype=np.uint8), STREAMS, OPTIONS)
     assert choice.chosen.frame_bytes < 84 * 84 / 2
     fast = min(trial.frame_bytes for trial in choice.trials if trial.fits)
     saved = f"{1 - choice.chosen.frame_bytes / fast:.0%}"
@@ -60,11 +61,11 @@ def tiles(n: int) -> np.ndarray:
 
 def test_large_patches_that_become_small_enough_are_kept():
     """Half of each frame is new, in squares of one value, and half of all frames return."""
-    choice = choose(tiles(256), STREAMS[:256], None, n_seen=512)
+    choice = choose(tiles(256), STREAMS[:256], OPTIONS, n_seen=512)
     assert choice.chosen.spec == "delta-rle|lz4:6"
     assert not choice.chosen.fits
     assert choice.reason == "so small that no slow codec is needed, on the first 256 frames"
-    assert choose(tiles(256), STREAMS[:256], None, n_seen=512, thorough=True).chosen == choice.chosen
+    assert choose(tiles(256), STREAMS[:256], OPTIONS, n_seen=512, thorough=True).chosen == choice.chosen
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_large_patches_that_become_small_enough_are_kept():
     ids=["game", "texture"],
 )
 def test_codecs_of_patches_are_fast_where_patches_are_small(seen, are_small):
-    trials = choose(seen, STREAMS[:256], None, thorough=True).trials
+    trials = choose(seen, STREAMS[:256], OPTIONS, thorough=True).trials
     fits = {trial.spec: trial.fits for trial in trials if trial.spec.startswith("delta-rle")}
     assert fits == {"delta-rle": are_small, "delta-rle|lz4:6": are_small, "delta-rle|zstd:3": False}
     costs = {trial.spec: trial.cost for trial in trials}
@@ -91,7 +92,7 @@ def test_codecs_of_patches_are_fast_where_patches_are_small(seen, are_small):
     ids=["texture", "eight values", "tiles", "game"],
 )
 def test_a_fast_budget_takes_no_slow_codec(seen, specs):
-    choice = choose(seen, STREAMS[:256], "fast")
+    choice = choose(seen, STREAMS[:256], StoreOptions(budget="fast"))
     assert {trial.spec for trial in choice.trials} == {"raw", "delta-rle", "delta-rle|lz4:6"}
     assert {trial.spec for trial in choice.trials if trial.fits} == specs
     assert choice.chosen.frame_bytes == min(trial.frame_bytes for trial in choice.trials if trial.fits)
@@ -102,9 +103,9 @@ def test_a_fast_budget_takes_no_slow_codec(seen, specs):
 def test_blocks_are_larger_where_frames_resemble_the_one_before():
     still = np.repeat(hills(16, moving=False), 16, axis=0)
     still[:, :2, :2] = np.arange(256)[:, None, None, None]  # no two are equal
-    alone = choose(hills(256, moving=False), STREAMS[:256], None)
+    alone = choose(hills(256, moving=False), STREAMS[:256], OPTIONS)
     assert alone.chosen.block_frames == 1
-    assert choose(still, STREAMS[:256], None).chosen.block_frames == 16
+    assert choose(still, STREAMS[:256], OPTIONS).chosen.block_frames == 16
 
 
 @pytest.mark.parametrize("thorough", [False, True])
@@ -113,7 +114,7 @@ def test_one_codec_for_images_is_tried_unless_all_are_asked_for(n_colours, suits
     seen = hills(64, moving=False)
     if n_colours == 100:
         seen = np.repeat(np.minimum(seen[..., :1] // 2 * 2, 240), 3, axis=-1) + np.arange(3, dtype=np.uint8)
-    trials = choose(seen, STREAMS[:64], None, thorough=thorough).trials
+    trials = choose(seen, STREAMS[:64], OPTIONS, thorough=thorough).trials
     found = list(dict.fromkeys(trial.spec for trial in trials if trial.spec.startswith(("palette", "pred"))))
     assert found == (suits if thorough else suits[:1])
 
@@ -139,7 +140,7 @@ def depths(n: int, *, noise: float = 0) -> np.ndarray:
     ids=["smooth", "rough", "float16", "millimetres", "vectors", "bytes"],
 )
 def test_codecs_for_images_of_numbers(seen, chosen, tried):
-    choice = choose(seen, STREAMS[:64], None)
+    choice = choose(seen, STREAMS[:64], OPTIONS)
     assert {trial.spec for trial in choice.trials if trial.spec.endswith("pred")} == tried
     assert choice.chosen.spec == chosen
     assert any(trial.spec.startswith("shuffle") for trial in choice.trials) == (seen.dtype.itemsize > 1)
@@ -147,7 +148,7 @@ def test_codecs_for_images_of_numbers(seen, chosen, tried):
 
 def test_slow_codecs_are_tried_only_if_no_fast_one_is_good_enough():
     played = frames("MsPacman", 320, 0)[:300]
-    quick, thorough = choose(played, STREAMS, None), choose(played, STREAMS, None, thorough=True)
+    quick, thorough = choose(played, STREAMS, OPTIONS), choose(played, STREAMS, OPTIONS, thorough=True)
     assert all(trial.fits for trial in quick.trials)
     assert quick.chosen == thorough.chosen
     assert {"pred", "zstd:3"} < {trial.spec for trial in thorough.trials}
@@ -156,22 +157,25 @@ def test_slow_codecs_are_tried_only_if_no_fast_one_is_good_enough():
 def test_frames_that_return_may_take_more_bytes():
     """In a tenth of all tensors, each frame is another one."""
     seen = hills(60)
-    assert not choose(seen, STREAMS[:60], None).chosen.fits
-    assert choose(seen, STREAMS[:60], None, n_seen=6_000).chosen.fits
+    assert not choose(seen, STREAMS[:60], OPTIONS).chosen.fits
+    assert choose(seen, STREAMS[:60], OPTIONS, n_seen=6_000).chosen.fits
 
 
 def test_a_few_frames_of_many_sequences_show_as_much():
     played = frames("MsPacman", 320, 0)[:256]
-    among_64 = choose(played, np.repeat(np.arange(64), 4), None)
-    assert among_64 == choose(played, STREAMS[:256], None)
+    among_64 = choose(played, np.repeat(np.arange(64), 4), OPTIONS)
+    assert among_64 == choose(played, STREAMS[:256], OPTIONS)
     mixed = np.arange(256).reshape(64, 4).T.reshape(-1)
-    assert choose(played[mixed], mixed // 4, None) == among_64
+    assert choose(played[mixed], mixed // 4, OPTIONS) == among_64
 
 
 @pytest.mark.parametrize("n", [2, 4, 20])
 def test_sequences_that_begin_alike_show_as_much_as_one(n):
     seen = hills(n, moving=False)
-    alike, alone = choose(np.tile(seen, (8, 1, 1, 1)), np.arange(8).repeat(n), None), choose(seen, STREAMS[:n], None)
+    alike, alone = (
+        choose(np.tile(seen, (8, 1, 1, 1)), np.arange(8).repeat(n), OPTIONS),
+        choose(seen, STREAMS[:n], OPTIONS),
+    )
     assert (alike.chosen, alike.trials) == (alone.chosen, alone.trials)
     assert alike.chosen.spec.startswith("pred")
 
@@ -179,7 +183,7 @@ def test_sequences_that_begin_alike_show_as_much_as_one(n):
 @pytest.mark.parametrize("shape", [(1024,), (32, 32), (1, 32, 32), (32, 32, 3), (32, 8, 4)])
 def test_a_field_takes_each_codec_that_is_tried(shape):
     rng = np.random.default_rng(0)
-    trials = choose(rng.integers(8, size=(64, *shape), dtype=np.uint8), STREAMS[:64], None, thorough=True).trials
+    trials = choose(rng.integers(8, size=(64, *shape), dtype=np.uint8), STREAMS[:64], OPTIONS, thorough=True).trials
     assert {"raw", "zstd:3"} < {trial.spec for trial in trials}
     for trial in trials:
         assert Field(shape, "uint8", trial.spec).new_store() is not None
@@ -209,7 +213,7 @@ def test_what_saves_much_is_taken(patches, lz4, slow, chosen):
 
 def test_frames_of_a_stack_share_the_cost_of_their_blocks():
     def costs(depth: int) -> dict[tuple[str, int], float]:
-        trials = choose(hills(64), STREAMS[:64], None, depth=depth, thorough=True).trials
+        trials = choose(hills(64), STREAMS[:64], OPTIONS, depth=depth, thorough=True).trials
         return {(trial.spec, trial.block_frames): trial.cost for trial in trials}
 
     single, stacks = costs(1), costs(4)

@@ -15,9 +15,9 @@ from obscodec.segments import Ints
 from obscodec.stats import Choice, Trial
 from obscodec.stores.auto.ahead import prepare_codec
 from obscodec.stores.auto.candidates import PATCHES, Candidate, candidates_on
+from obscodec.stores.auto.options import FAST, StoreOptions
 from obscodec.stores.frame_store import FrameStore
 
-FAST = "fast"  # the budget for which no slow codec is tried
 _OF_IMAGES = ("palette", "pred")  # one that suits images mostly makes them smaller than those behind it
 # A buffer of numpy arrays costs 2: a gather, and a copy into tensors. Where memory is faster, a gather takes less time,
 # and all costs are higher, some twice as high.
@@ -33,9 +33,7 @@ _PRICE = 0.12  # of time in memory: a slow codec that takes twice the time of an
 def choose(
     frames: npt.NDArray[np.generic],
     sequences: Ints,
-    budget: str | None,
-    block_frames: int | None = None,
-    device: str = "cpu",
+    options: StoreOptions,
     *,
     n_seen: int | None = None,
     depth: int = 1,
@@ -49,9 +47,8 @@ def choose(
     Args:
         frames: ``[n, *shape]``, the first frames, in the order of time for each sequence; of equal ones, one counts.
         sequences: ``i64[n]``, the sequence of each frame.
-        budget: ``"fast"`` for codecs alone that are fast by the table of costs; None for all.
-        block_frames: how many frames each codec encodes together, None for the numbers in the table.
-        device: where frames are decoded; only codecs that this device decodes are tried.
+        options: of the store. Its budget is ``"fast"`` for codecs alone that are fast by the table of costs, its frames
+            of a block None for the numbers in the table; only codecs that its device decodes are tried.
         n_seen: of how many tensors the frames are, None for as many as there are frames.
         depth: how many consecutive frames a tensor has.
         thorough: whether to try slow codecs even if a fast one is good enough.
@@ -60,13 +57,13 @@ def choose(
     layout, n = Layout(frames.shape[1:], frames.dtype), len(frames)
     enough = layout.nbytes / _ENOUGH * (n_seen or n) / max(1, n)
     frames = _distinct(frames[np.argsort(sequences, kind="stable")])  # few frames of many would fill no block
-    candidates = _candidates(layout, block_frames, device, depth + 1)  # a batch has the next observations, too
+    candidates = _candidates(layout, options, depth + 1)  # a batch has the next observations, too
     trials, others = _try_quick(candidates, frames)
     n_quick = len(trials)
-    if budget != FAST and (thorough or min(trials, key=_size).frame_bytes > enough):
+    if options.budget != FAST and (thorough or min(trials, key=_size).frame_bytes > enough):
         trials += _try_slow(others, frames, thorough=thorough)
     quick, slow = _worth(trials[:n_quick], layout), _worth(trials[n_quick:], layout)
-    if budget == FAST:
+    if options.budget == FAST:
         chosen, why = _fastest(quick)
         why += f", since budget={FAST!r} leaves out the others"
     else:
@@ -87,12 +84,12 @@ def _distinct(frames: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     return frames[[*first.values()]]
 
 
-def _candidates(layout: Layout, block_frames: int | None, device: str, n_consecutive: int) -> list[Candidate]:
+def _candidates(layout: Layout, options: StoreOptions, n_consecutive: int) -> list[Candidate]:
     """The codecs to try on frames of a layout that are read so many together."""
-    found = []
+    found, device = [], options.device
     for candidate in candidates_on(device):
-        if block_frames is not None:
-            candidate = replace(candidate, block_frames=block_frames)
+        if options.block_frames is not None:
+            candidate = replace(candidate, block_frames=options.block_frames)
         if device != "cpu" and not backend(device).decodes(candidate.spec, candidate.block_frames):
             continue
         if _accepts(candidate, layout):

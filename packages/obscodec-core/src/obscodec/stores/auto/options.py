@@ -7,7 +7,8 @@ from obscodec.codecs import check_encodable
 from obscodec.devices import check_place
 from obscodec.errors import SpecError
 from obscodec.layout import FrameStack
-from obscodec.stores.auto.choice import FAST
+
+FAST = "fast"  # the budget for which no slow codec is tried
 
 
 @dataclass(frozen=True, kw_only=True)

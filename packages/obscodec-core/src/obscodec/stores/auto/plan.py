@@ -69,16 +69,7 @@ class StoragePlan:
         stack = self.frame_stack
         depth, of_frame = (stack.depth, stack.frame_layout(layout)) if stack else (1, layout)
         frames, n_seen = of_frame.tensors(newest.rows), round(len(newest.rows) * newest.n_references / depth)
-        choice = choose(
-            frames,
-            newest.sequences,
-            options.budget,
-            options.block_frames,
-            options.device,
-            n_seen=max(1, n_seen),
-            depth=depth,
-            which="newest",
-        )
+        choice = choose(frames, newest.sequences, options, n_seen=max(1, n_seen), depth=depth, which="newest")
         mine = [of for of in choice.trials if (of.spec, of.block_frames) == (self.spec, self.block_frames)]
         now = mine[0] if mine else replace(self.choice.chosen, frame_bytes=frame_bytes)
         best = choice.chosen
@@ -177,16 +168,8 @@ def _plan(
     if spec != "auto":
         of_block = frames_of_block(spec, options.block_frames, options.device)
         return StoragePlan(narrow, stack, spec, of_block, None, recent)
-    choice = choose(
-        frames[first],
-        sequences[first],
-        options.budget,
-        options.block_frames,
-        options.device,
-        n_seen=len(tensors),
-        depth=depth,
-        thorough=thorough,
-    )
+    new = frames[first], sequences[first]
+    choice = choose(*new, options, n_seen=len(tensors), depth=depth, thorough=thorough)
     return StoragePlan(narrow, stack, choice.chosen.spec, choice.chosen.block_frames, choice, recent)
 
 
