@@ -61,15 +61,21 @@ def count_known(ids: Ints, counts: Table) -> int:
 
 
 @compiled
-def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
-    """Take one reference from each of ``ids``; a block that loses its last frame is dead.
+def release_frames(ids: Ints, block_frames: int, tables: Tables, only_looks: bool) -> int:
+    """Take one reference from each of ``ids``, or only look whether that can be; a block without frames is dead.
 
     Returns ``n``, or ``i`` if ``ids[i]`` is of no frame, or is named more often than it has references.
     """
     counts = tables[FRAMES][COUNTS]
-    known = _count_less(ids, counts)
-    if known < len(ids):
-        return known
+    for i in range(len(ids)):
+        if ids[i] != 0:
+            if not is_frame(ids[i], counts):
+                _count_more(ids[:i], counts)
+                return i
+            counts[ids[i]] -= 2
+    if only_looks:
+        _count_more(ids, counts)
+        return len(ids)
     for frame_id in ids:
         if frame_id != 0 and counts[frame_id] == 0:
             counts[frame_id] = -1  # each frame dies once, however often it is named
@@ -77,27 +83,6 @@ def release_frames(ids: Ints, block_frames: int, tables: Tables) -> int:
     for frame_id in ids:
         if counts[frame_id] < 0:
             counts[frame_id] = 0
-    return len(ids)
-
-
-@compiled
-def count_releasable(ids: Ints, counts: Table) -> int:
-    """What :func:`release_frames` would return; nothing is changed."""
-    known = _count_less(ids, counts)
-    if known == len(ids):
-        _count_more(ids, counts)
-    return known
-
-
-@compiled
-def _count_less(ids: Ints, counts: Table) -> int:
-    """Take one reference from each of ``ids``; or none, and what is wrong as :func:`release_frames` returns it."""
-    for i in range(len(ids)):
-        if ids[i] != 0:
-            if not is_frame(ids[i], counts):
-                _count_more(ids[:i], counts)
-                return i
-            counts[ids[i]] -= 2
     return len(ids)
 
 
@@ -111,7 +96,7 @@ def _count_more(ids: Ints, counts: Table) -> None:
 @compiled
 def give_back_frames(held: Ints, block_frames: int, tables: Tables) -> None:
     """Release the frames in ``held``, and set it to zeros."""
-    release_frames(held, block_frames, tables)
+    release_frames(held, block_frames, tables, False)
     held[:] = 0
 
 

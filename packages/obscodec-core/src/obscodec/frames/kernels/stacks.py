@@ -13,15 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from obscodec.frames.kernels.counts import (
-    COUNTS,
-    FRAMES,
-    PREVIOUS,
-    Table,
-    Tables,
-    count_releasable,
-    release_frames,
-)
+from obscodec.frames.kernels.counts import COUNTS, FRAMES, PREVIOUS, Table, Tables, release_frames
 from obscodec.kernels import address, compiled, fill_zeros, inlined
 from obscodec.segments import Ints
 
@@ -154,8 +146,7 @@ def release_stacks(
                 return LISTED_TWICE, i
             listed[-1 - ids[i], 0] = -1
     flat = frames.reshape(-1)
-    counts = tables[FRAMES][COUNTS]
-    known = count_releasable(flat, counts) if only_looks else release_frames(flat, block_frames, tables)
+    known = release_frames(flat, block_frames, tables, only_looks)
     if only_looks or known < len(flat):
         _put_back(ids, frames, listed)
         return (NO_SUCH_FRAME if known < len(flat) else 0), known
