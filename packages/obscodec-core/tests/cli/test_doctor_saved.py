@@ -7,7 +7,7 @@ import numpy as np
 import obscodec
 import pytest
 from obscodec import Field, FrameStore, Layout, MissingPackage, Prioritized, RingBuffer, SnapshotError, TensorArray
-from obscodec.cli.doctor.saved import saved_items
+from obscodec.cli.doctor.sources import of_snapshot
 from obscodec.installing import install_command
 from obscodec.snapshots import write_snapshot
 from saved import array, flip, frames
@@ -24,9 +24,10 @@ def test_the_oldest_steps_of_the_first_environment(tmp_path):
         speeds = {"speed": np.full((2, 2), step), "next speed": np.full((2, 2), step + 1)}
         buffer.append(obs=played[step], next=played[step + 1], reward=[step, -1], done=[False, True], **speeds)
     obscodec.save(buffer, tmp_path / "ring")
-    found, left_out = saved_items(tmp_path / "ring", 20)
+    content = of_snapshot(tmp_path / "ring", 20)
+    found = content.items
     assert [*found] == ["obs", "reward", "done", "speed", "next speed"]
-    assert left_out == {}
+    assert content.left_out == {}
     np.testing.assert_array_equal(found["obs"], played[49:69, 0])
     np.testing.assert_array_equal(found["reward"], np.arange(49, 69))
     np.testing.assert_array_equal(found["next speed"], np.arange(50, 70)[:, None] + [0, 0])
@@ -37,13 +38,13 @@ def test_a_running_episode_is_read_as_it_was_saved(tmp_path):
     buffer = RingBuffer(50, fields, episode_end="truncated")
     buffer.extend(obs=np.zeros((20, 4), np.float32), truncated=np.zeros(20, bool))
     obscodec.save(buffer, tmp_path)
-    assert not saved_items(tmp_path, 20).items["truncated"].any()
+    assert not of_snapshot(tmp_path, 20).items["truncated"].any()
 
 
 def test_the_items_of_an_array_are_those_of_its_first_column(tmp_path):
     whole = array(50)
     obscodec.save(whole, tmp_path)
-    np.testing.assert_array_equal(saved_items(tmp_path, 20).items["array"], np.asarray(whole)[:20, 0])
+    np.testing.assert_array_equal(of_snapshot(tmp_path, 20).items["array"], np.asarray(whole)[:20, 0])
 
 
 def test_damage_is_found_in_a_block_of_another_item(tmp_path):
@@ -51,7 +52,7 @@ def test_damage_is_found_in_a_block_of_another_item(tmp_path):
     (segment,) = tmp_path.glob("*.segment")
     flip(segment, -30)
     with pytest.raises(SnapshotError, match=f"{segment.name}.* damaged"):
-        saved_items(tmp_path, 1)
+        of_snapshot(tmp_path, 1)
 
 
 def test_an_item_that_can_not_be_decoded(tmp_path, monkeypatch):
@@ -64,7 +65,7 @@ def test_an_item_that_can_not_be_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr("obscodec.snapshots.steps.load", partial(obscodec.load, mmap=True))
     text = f"{tmp_path} has content that obscodec never writes: "
     with pytest.raises(SnapshotError, match=rf"^{re.escape(text)}.* can't be decoded: "):
-        saved_items(tmp_path, 20)
+        of_snapshot(tmp_path, 20)
 
 
 def test_who_has_written_a_snapshot_is_named(tmp_path, monkeypatch):
@@ -75,13 +76,13 @@ def test_who_has_written_a_snapshot_is_named(tmp_path, monkeypatch):
     write_snapshot(made, tmp_path)
     text = f"{tmp_path} has a snapshot of obscodec-gone, which is not installed"
     with pytest.raises(MissingPackage, match=f"^{re.escape(text)}$"):
-        saved_items(tmp_path, 20)
+        of_snapshot(tmp_path, 20)
     made.written_by = "obscodec-sb3 1.0"
     write_snapshot(made, tmp_path)
     monkeypatch.setattr("obscodec.snapshots.steps.entry_points", lambda group: [])
     text = f"{tmp_path} has a snapshot of obscodec-sb3, which is not installed: {install_command('obscodec-sb3')}"
     with pytest.raises(MissingPackage, match=f"^{re.escape(text)}$"):
-        saved_items(tmp_path, 20)
+        of_snapshot(tmp_path, 20)
 
 
 @pytest.mark.parametrize(
@@ -95,4 +96,4 @@ def test_who_has_written_a_snapshot_is_named(tmp_path, monkeypatch):
 def test_what_has_no_order_has_no_items(empty, tmp_path):
     obscodec.save(empty, tmp_path)
     with pytest.raises(SnapshotError, match=f"has a {type(empty).__name__} without items in the order of time$"):
-        saved_items(tmp_path, 20)
+        of_snapshot(tmp_path, 20)

@@ -9,13 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from obscodec.buffers import MIN_COMPRESSED_NBYTES
 from obscodec.cli.doctor.played import Played
-from obscodec.cli.doctor.saved import saved_items
 from obscodec.errors import DTypeError, ObscodecError, SourceError
 from obscodec.layout import Layout, storable
 from obscodec.recordings import ENDINGS, Array, parts_in, told
-from obscodec.snapshots import find_snapshot
+from obscodec.snapshots import find_snapshot, named, opened_steps
 
 Advance = Callable[[int], None]
 LEAST_ITEMS = 64  # a few blocks; figures of fewer items tell nothing about many
@@ -162,12 +163,28 @@ def _from_path(request: Request) -> Content:
         if not path.exists():
             raise SourceError(f"Minari has no data set {name!r} here, {path} does not exist: minari download {name}")
     if path.is_dir() and (folder := find_snapshot(path)):
-        items, left_out = saved_items(folder, request.n)
-        request.advance(max(map(len, items.values()), default=0))
-        return Content(items, left_out)
+        content = of_snapshot(folder, request.n)
+        request.advance(max(map(len, content.items.values()), default=0))
+        return content
     no_snapshot = f"{path} has no snapshot (generation-*.json, in it or up to three folders deeper). "
     try:
         parts = parts_in(path)
     except SourceError as error:
         raise SourceError(f"{no_snapshot * path.is_dir()}{error}") from None
     return import_module("obscodec.cli.doctor.files").content_of(parts, request)  # type: ignore[no-any-return]
+
+
+def of_snapshot(path: Path, n: int) -> Content:
+    """The oldest ``n`` items of a snapshot, of the first environment.
+
+    The whole snapshot is read, which finds damage. Large fields that share frames are the observations but for one.
+
+    Raises:
+        SnapshotError: the snapshot has no items, a file is damaged, or an item can't be decoded.
+        MissingPackage: a package has written it that is not installed.
+    """
+    with opened_steps(path) as steps, named(path):
+        oldest = np.arange(min(n, steps.n))
+        own = [x for x, of in steps.layouts.items() if x not in steps.shared or of.nbytes < MIN_COMPRESSED_NBYTES]
+        items = {name: steps.read(name, oldest, np.zeros_like(oldest)) for name in own}
+        return Content(items, dict(steps.left_out))
