@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -20,7 +21,6 @@ from obscodec.runtime import folder_path, patiently, sync
 
 FORMAT: Final = "obscodec snapshot"
 VERSION: Final = 1
-_PIECE_NBYTES: Final = 1 << 20  # of a file that is hashed
 _MOST_LEVELS: Final = 3  # of folders that training frameworks put around a snapshot
 NO_NUMBER: Final = 10**12  # of a generation, as the numbers from here on
 _MANIFEST: Final = re.compile(r"generation-(\d{8,12})-([0-9a-f]{16})\.json")
@@ -204,10 +204,7 @@ def folder_nbytes(path: str | os.PathLike[str]) -> int:
 def hash_of(path: Path) -> str:
     """The XXH3-128 of a file, in hexadecimal."""
     with path.open("rb") as file:
-        hashed = xxhash.xxh3_128()
-        while piece := file.read(_PIECE_NBYTES):
-            hashed.update(piece)
-    return hashed.hexdigest()
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def _is_ours(name: str) -> bool:
