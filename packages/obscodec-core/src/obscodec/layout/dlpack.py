@@ -4,6 +4,7 @@
 """
 
 import ctypes
+from types import SimpleNamespace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -62,14 +63,6 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
-class _Memory:
-    """Foreign memory, of which numpy makes a view; the capsule frees it when it is destroyed."""
-
-    def __init__(self, capsule: object, interface: dict[str, object]) -> None:
-        self.capsule = capsule
-        self.__array_interface__ = interface
-
-
 def from_dlpack(x: SupportsDLPack) -> npt.NDArray[np.generic]:
     """A numpy view of an array in CPU memory, read-only if ``x`` is; bfloat16 and float8 are those of ``ml_dtypes``.
 
@@ -114,7 +107,8 @@ def _view(tensor: _Tensor, capsule: object, *, read_only: bool) -> npt.NDArray[n
         "typestr": f"|V{dtype.itemsize}",  # numpy does not know extended dtypes by a name
         "data": ((tensor.data or 0) + tensor.byte_offset, read_only),
     }
-    return np.asarray(_Memory(capsule, interface)).view(dtype)
+    memory = SimpleNamespace(capsule=capsule, __array_interface__=interface)  # the view holds it, and it the capsule
+    return np.asarray(memory).view(dtype)
 
 
 def _dtype(code: int, bits: int, lanes: int) -> np.dtype[np.generic]:
