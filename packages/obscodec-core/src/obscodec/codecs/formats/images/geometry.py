@@ -8,7 +8,6 @@ import numpy as np
 from obscodec.errors import SpecError
 from obscodec.kernels import bytes_at, compiled, copy, fill_zeros, inlined, store_u64, unsigned
 from obscodec.layout import Layout
-from obscodec.statuses import OK
 
 SIDE: Final = 8  # of a tile: its rows are words
 GROUP_NBYTES: Final = 32  # residuals in a group: four rows of a tile in one plane
@@ -136,18 +135,17 @@ def row_offset(y: int) -> int:
 
 
 @compiled
-def clear_margins(work: int, geometry: Geometry) -> int:
+def clear_margins(work: int, geometry: Geometry) -> None:
     """Put zeros above and on the left of each plane of the two frames at the address ``work``."""
     for c in range(2 * geometry.n_channels):
         plane = work + c * geometry.plane_nbytes
         fill_zeros(plane, geometry.stride)
         for at in range(plane, plane + geometry.plane_nbytes, geometry.stride):
             store_u64(at, unsigned(0))
-    return OK
 
 
 @compiled
-def put_frame(work: int, frame: int, geometry: Geometry) -> int:
+def put_frame(work: int, frame: int, geometry: Geometry) -> None:
     """Put a frame into planes, whose padding becomes zeros."""
     height, width, stride = geometry.height, geometry.width, geometry.stride
     for c in range(geometry.n_channels):
@@ -165,11 +163,10 @@ def put_frame(work: int, frame: int, geometry: Geometry) -> int:
         below = SIDE * geometry.tiles_down - height
         for y in range(height, height + below):
             fill_zeros(plane + y * stride, stride - SIDE)
-    return OK
 
 
 @compiled
-def get_frame(work: int, frame: int, geometry: Geometry) -> int:
+def get_frame(work: int, frame: int, geometry: Geometry) -> None:
     """The inverse of :func:`put_frame`."""
     width, plane_nbytes = geometry.width, geometry.plane_nbytes
     for y in range(geometry.height):
@@ -193,4 +190,3 @@ def get_frame(work: int, frame: int, geometry: Geometry) -> int:
                 pixels[unsigned(3) * x] = red[x]
                 pixels[unsigned(3) * x + unsigned(1)] = green[x]
                 pixels[unsigned(3) * x + unsigned(2)] = blue[x]
-    return OK

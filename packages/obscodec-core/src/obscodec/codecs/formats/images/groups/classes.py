@@ -14,7 +14,6 @@ from obscodec.codecs.formats.images.geometry import GROUP_NBYTES, SIDE, Scratch
 from obscodec.codecs.formats.images.tiles import N_MODES
 from obscodec.codecs.formats.images.words import add_bytes, bits_of_bytes, max_bytes, zigzag_bytes
 from obscodec.kernels import compiled, inlined, int64s_at, load_u8, load_u64, signed, store_u32, unsigned
-from obscodec.statuses import OK
 
 Words = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint32]
@@ -91,7 +90,7 @@ def group_key(residuals: int) -> int:
 
 
 @compiled
-def sort_groups(n_groups: int, scratch: Scratch) -> int:
+def sort_groups(n_groups: int, scratch: Scratch) -> None:
     """Fill ``scratch.order`` with the groups, sorted by their classes.
 
     The first marks say where each class begins there, and the last one ends.
@@ -108,4 +107,3 @@ def sort_groups(n_groups: int, scratch: Scratch) -> int:
         k = SORTED + signed(load_u8(labels + g))
         store_u32(scratch.order + 4 * marks[k], unsigned(g))
         marks[k] += 1
-    return OK

@@ -19,11 +19,10 @@ from obscodec.kernels import (
     unsigned,
 )
 from obscodec.segments import Bytes, Ints
-from obscodec.statuses import OK
 
 
 @compiled
-def measure_groups(residuals: Bytes, costs: Ints, of_classes: Ints, labels: Bytes, keys: Ints, sums: Ints) -> int:
+def measure_groups(residuals: Bytes, costs: Ints, of_classes: Ints, labels: Bytes, keys: Ints, sums: Ints) -> None:
     """Find the cheapest class of each group, of ``GROUP_STRIDE`` bytes of residuals.
 
     ``costs``, ``i64[:]``, are those of each symbol, ``of_classes``, ``i64[16]``, what it costs to name a class. The
@@ -49,11 +48,10 @@ def measure_groups(residuals: Bytes, costs: Ints, of_classes: Ints, labels: Byte
                 if total < fewest:
                     best, fewest = k, total
         labels[g] = best if largest else 0
-    return OK
 
 
 @compiled
-def count_symbols(residuals: Bytes, labels: Bytes, counts: Ints) -> int:
+def count_symbols(residuals: Bytes, labels: Bytes, counts: Ints) -> None:
     """Count the symbols of groups in their classes, into ``i64[:]``; see :func:`measure_groups`."""
     counts[:] = 0
     for g in range(len(labels)):
@@ -65,4 +63,3 @@ def count_symbols(residuals: Bytes, labels: Bytes, counts: Ints) -> int:
                 for j in range(0, 64, 8 * width):
                     symbol = symbols >> unsigned(j) & (unsigned(1) << unsigned(8 * width)) - unsigned(1)
                     counts[STARTS[k] + signed(symbol)] += 1
-    return OK

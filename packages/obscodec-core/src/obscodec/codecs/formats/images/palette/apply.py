@@ -115,7 +115,7 @@ def _cost(mode: int, tile: Tile, old: int, ranks: int, most: int, orders: Orders
 
 
 @compiled
-def _write_residuals(mode: int, tile: Tile, old: int, ranks: int, residuals: int, orders: Orders) -> int:
+def _write_residuals(mode: int, tile: Tile, old: int, ranks: int, residuals: int, orders: Orders) -> None:
     """Write the ranks of a tile as residuals, and turn its padding into its prediction."""
     mask = ~unsigned(0) >> unsigned(8 * (SIDE - tile.n_columns))
     for y in range(SIDE):
@@ -123,4 +123,3 @@ def _write_residuals(mode: int, tile: Tile, old: int, ranks: int, residuals: int
         store_u64(residuals + row_offset(y), unzigzag_bytes(word))
     if tile.n_rows < SIDE or tile.n_columns < SIDE:
         undo_tile(mode, tile.at, old, residuals, tile.stride, orders)
-    return OK

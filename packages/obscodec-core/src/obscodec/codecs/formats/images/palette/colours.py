@@ -101,7 +101,7 @@ def find_places(frames: int, n_frames: int, n_known: int, geometry: Geometry, sc
 
 
 @compiled
-def _sort_places(n_known: int, n: int, end: int, scratch: Scratch) -> int:
+def _sort_places(n_known: int, n: int, end: int, scratch: Scratch) -> None:
     """Sort the colours of a palette from ``n_known`` on by brightness, and give the pixels their new places."""
     palette = int64s_at(scratch.colours, (N_COLOURS,))
     moved = np.empty(N_COLOURS, np.int64)  # where the colour of each new place was
@@ -120,7 +120,6 @@ def _sort_places(n_known: int, n: int, end: int, scratch: Scratch) -> int:
         new[moved[k]] = k
     for at in range(scratch.places, end):
         store_u8(at, unsigned(new[signed(load_u8(at))]))
-    return OK
 
 
 @inlined
@@ -130,13 +129,12 @@ def _are_apart(geometry: Geometry) -> bool:
 
 
 @inlined
-def prepare_colours(n_colours: int, geometry: Geometry, scratch: Scratch) -> int:
+def prepare_colours(n_colours: int, geometry: Geometry, scratch: Scratch) -> None:
     """Make the keys of so many places into what :func:`get_colours` takes; places without a colour stay as they are."""
     palette = int64s_at(scratch.colours, (N_COLOURS,))
     if _are_apart(geometry):  # a channel in every other byte: a second pixel has room between them
         for k in range(n_colours):
             palette[k] = palette[k] & 0xFF | (palette[k] & 0xFF00) << 8 | (palette[k] & 0xFF0000) << 16
-    return OK
 
 
 @compiled

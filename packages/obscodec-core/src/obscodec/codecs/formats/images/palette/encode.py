@@ -15,7 +15,6 @@ from obscodec.codecs.formats.images.tiles import find_vectors
 from obscodec.kernels import address, compiled, copy, inlined, load_u8, store_u8, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
-from obscodec.statuses import OK
 from obscodec.streams import write_varint
 
 _STRANGE: Final = 4  # as many times fewer pixels of new colours make the orders of a dictionary useless
@@ -58,7 +57,7 @@ def encode_items(
     out: Bytes,
     lengths: Ints,
     places: tuple[int, ...],
-) -> int:
+) -> None:
     """Encode the items that a palette suits; otherwise as ``encode_items`` of ``pred``.
 
     Their frames have the geometry ``of_frame``, and planes of places that ``of_plane``. ``known`` is the address of
@@ -81,7 +80,6 @@ def encode_items(
             at = _write_frames(at, here + most, n_frames, geometry, plane, orders, classes, codes, scratch)
         lengths[i] = at - here if at else 0
         here += lengths[i]
-    return OK
 
 
 @inlined

@@ -85,7 +85,7 @@ def _padded(costs: Costs, alone: Costs) -> Costs:
 
 
 @compiled
-def first_after_two(one: Costs, other: Costs, alone: Ints, firsts: Bytes) -> int:
+def first_after_two(one: Costs, other: Costs, alone: Ints, firsts: Bytes) -> None:
     """Fill ``firsts``, ``u8[n + 1, n + 1, 16]``, with the cheapest colours after two, as if these were independent.
 
     ``one`` and ``other``, ``i64[n + 1, 256]``, are the costs after the first and after the second of the two, and
@@ -109,7 +109,6 @@ def first_after_two(one: Costs, other: Costs, alone: Ints, firsts: Bytes) -> int
                 best[k] = cost
             for k in range(N_FIRST):
                 firsts[a, b, k] = best[k] & (N_COLOURS - 1)
-    return 0
 
 
 @inlined

@@ -8,7 +8,6 @@ from obscodec.codecs.formats.images.scratch import N_COLOURS
 from obscodec.codecs.formats.images.tiles import N_SPATIAL
 from obscodec.codecs.formats.images.words import zigzag_bytes
 from obscodec.kernels import compiled, inlined, load_u8, load_u64, signed, store_u8, store_u64, unsigned
-from obscodec.statuses import OK
 
 # How a tile is predicted: from the pixel above or that of the frame before, and for some from another one, too.
 ABOVE: Final = 0
@@ -25,13 +24,14 @@ def is_after_two(mode: int) -> bool:
 
 
 @compiled
-def undo_tile(mode: int, target: int, before: int, residuals: int, stride: int, orders: Orders) -> int:
+def undo_tile(mode: int, target: int, before: int, residuals: int, stride: int, orders: Orders) -> None:
     """Turn the residuals of a tile into places at the address ``target``; ``before`` is where its vector leads."""
     n, is_temporal = orders.n, mode >= N_SPATIAL
     order = orders.before if is_temporal else orders.above
     firsts = orders.before_above if is_temporal else orders.above_left
     if is_after_two(mode) and not is_temporal:
-        return _undo_above_left(target, residuals, stride, n, firsts, order)
+        _undo_above_left(target, residuals, stride, n, firsts, order)
+        return
     above = load_u64(target - stride)
     for y in range(SIDE):
         ranks, contexts = _ranks(residuals, y), load_u64(before) if is_temporal else above
@@ -44,7 +44,6 @@ def undo_tile(mode: int, target: int, before: int, residuals: int, stride: int, 
         store_u64(target, above)
         target += stride
         before += stride
-    return OK
 
 
 @inlined
@@ -92,7 +91,7 @@ def _late_row(target: int, ranks: int, before: int, second: int, n: int, firsts:
 
 
 @compiled
-def _undo_above_left(target: int, residuals: int, stride: int, n: int, firsts: int, order: int) -> int:
+def _undo_above_left(target: int, residuals: int, stride: int, n: int, firsts: int, order: int) -> None:
     """Undo a tile in which each pixel needs the one before it.
 
     Bytes are loaded and stored one by one, so that a processor begins a row before it ends the row above.
@@ -109,4 +108,3 @@ def _undo_above_left(target: int, residuals: int, stride: int, n: int, firsts: i
                 store_u8(target + x, colour)
                 left = min(n, signed(colour))
         target += stride
-    return OK

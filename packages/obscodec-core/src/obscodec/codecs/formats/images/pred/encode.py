@@ -6,7 +6,6 @@ from obscodec.codecs.formats.images.tiles import apply_tiles, find_vectors
 from obscodec.kernels import address, compiled, copy, store_u8, store_u64, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
-from obscodec.statuses import OK
 
 
 @compiled
@@ -19,8 +18,8 @@ def encode_items(
     out: Bytes,
     lengths: Ints,
     places: tuple[int, ...],
-) -> int:
-    """Encode some items, ``u8[n, nbytes]``, each of ``n_frames`` frames, one or more; returns a status.
+) -> None:
+    """Encode some items, ``u8[n, nbytes]``, each of ``n_frames`` frames, one or more.
 
     ``out`` is filled with the streams, one behind the other, or for :data:`PREDICTED` with all frames; ``lengths``,
     ``i64[n]``, with their bytes. ``classes`` and ``codes`` are as in ``write_frame``; ``places`` are those of a
@@ -54,4 +53,3 @@ def encode_items(
             copy(begin + 1, address(rows) + i * item_nbytes, item_nbytes)
             here = begin + 1 + item_nbytes
         lengths[i] = here - begin
-    return OK

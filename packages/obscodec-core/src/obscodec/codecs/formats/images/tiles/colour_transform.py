@@ -15,7 +15,6 @@ from obscodec.codecs.formats.images.words import (
     zigzag_bytes,
 )
 from obscodec.kernels import compiled, inlined, load_u64, store_u64, unsigned
-from obscodec.statuses import OK
 
 TRANSFORM_BITS: Final = 3
 N_TRANSFORMS: Final = 1 << TRANSFORM_BITS
@@ -45,23 +44,21 @@ def _share(word: int, quarters: int) -> int:
 
 
 @compiled
-def undo_transform(transform: int, residuals: int) -> int:
+def undo_transform(transform: int, residuals: int) -> None:
     """Give the residuals of a tile what they have in common; ``residuals`` is the address of its groups."""
     red, blue = residuals + PLANE_NBYTES, residuals + 2 * PLANE_NBYTES
     _add(red, residuals, _RED_SHARES[transform], unsigned(0))
     _add(blue, red if _OF_RED[transform] else residuals, _BLUE_SHARES[transform], unsigned(0))
-    return OK
 
 
 @compiled
-def _add(target: int, source: int, quarters: int, flip: int) -> int:
+def _add(target: int, source: int, quarters: int, flip: int) -> None:
     """Add a share of a plane of a tile to another; subtract it if ``flip`` has all bits: ``~(~x + y)`` is ``x - y``."""
     if quarters:
         for y in range(SIDE):
             at = row_offset(y)
             share = _share(load_u64(source + at), quarters)
             store_u64(target + at, flip ^ add_bytes(flip ^ load_u64(target + at), share))
-    return OK
 
 
 @compiled

@@ -32,7 +32,7 @@ _VECTOR_BITS: Final = 8  # that a vector must save
 
 
 @compiled
-def undo_tile(kind: int, target: int, before: int, residuals: int, geometry: Geometry) -> int:
+def undo_tile(kind: int, target: int, before: int, residuals: int, geometry: Geometry) -> None:
     """Turn the residuals of a tile into pixels at the address ``target``; ``before`` is where its vector leads."""
     stride = geometry.stride
     for c in range(geometry.n_channels):
@@ -58,7 +58,6 @@ def undo_tile(kind: int, target: int, before: int, residuals: int, geometry: Geo
             store_u64(row, above)
             row += stride
             old += stride
-    return OK
 
 
 @inlined
@@ -188,7 +187,9 @@ def _best_before(
 
 
 @compiled
-def _write_residuals(kind: int, tile: int, old: int, residuals: int, geometry: Geometry, n_rows: int, mask: int) -> int:
+def _write_residuals(
+    kind: int, tile: int, old: int, residuals: int, geometry: Geometry, n_rows: int, mask: int
+) -> None:
     """Write the residuals of a tile, and turn its padding into its prediction."""
     stride = geometry.stride
     for c in range(geometry.n_channels):
@@ -211,4 +212,3 @@ def _write_residuals(kind: int, tile: int, old: int, residuals: int, geometry: G
             earlier += stride
     if n_rows < SIDE or mask != ~unsigned(0):
         undo_tile(kind, tile, old, residuals, geometry)
-    return OK
