@@ -226,18 +226,17 @@ class FrameLog:
                 self.seal()
             heap, versions = self.heap.stats(), self.coder.versions
             first, end = self.first * self.block_frames, self.n * self.block_frames
+            table_bytes = heap.table_bytes + self._table_nbytes
             n_frames = int(np.count_nonzero(self.tables.counts[first:end] > 1))
             return StoreStats(
                 n_tensors=n_frames,
                 raw_bytes=n_frames * self.open.nbytes,
                 live_bytes=heap.live_bytes,
                 reserved_bytes=heap.reserved_bytes + self.open.memory_bytes,
-                table_bytes=heap.table_bytes + self._table_nbytes,
+                table_bytes=table_bytes,
                 dictionary_bytes=self.open.reference_bytes + (versions.dictionary_bytes if versions else 0),
                 disk_bytes=heap.disk_bytes,
-                growing_bytes=growing_bytes(n_frames, heap, self.open, self.coder)
-                + heap.table_bytes
-                + self._table_nbytes,
+                growing_bytes=growing_bytes(n_frames, heap, self.open, self.coder) + table_bytes,
             )
 
     @property
@@ -369,9 +368,7 @@ class FrameLog:
             CorruptStream: a block is truncated or altered.
             SnapshotError: a block lies in a file that somebody has shortened.
         """
-        with self.lock:
-            located = self._locate(ids, self.stacks)
-        self._decode(located, rows, threads)
+        self._decode(self.located(ids), rows, threads)
 
     def located(self, ids: Ints) -> Located:
         """The blocks that have the frames of stacks ``i64[n]``, the first three of ``Wanted``, and the references.

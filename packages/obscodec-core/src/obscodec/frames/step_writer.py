@@ -63,10 +63,8 @@ class StepWriter:
 
         Of a place that is named twice, the last tensor stays. Nothing undoes this.
         """
-        self._bind(ids)
         self.state.picked[:, : len(tensors)] = steps, sequences
-        rows = self._as_it_lies(0, tensors)
-        return self.owner.log.write_step(self.state, rows, rows, 1, 0, PICKED_STEPS)
+        return self.write(PICKED_STEPS, ids, tensors)
 
     def write_both(self, step: int, ids: tuple[Ids, Ids], tensors: Tensors, more_tensors: Tensors) -> bool:
         """:meth:`write` for two arrays, all or none; the rows of bound columns change in the same step.
