@@ -13,14 +13,7 @@ from obscodec.frames.block_coder import Coder, Wanted
 from obscodec.frames.kernels import find
 from obscodec.frames.kernels import sequences as field
 from obscodec.frames.kernels.append import announce, append_frames
-from obscodec.frames.kernels.counts import (
-    N_DEAD,
-    N_FREE,
-    N_USED,
-    count_known,
-    give_back_frames,
-    reclaim,
-)
+from obscodec.frames.kernels.counts import N_DEAD, N_FREE, N_USED, count_known, give_back_frames, reclaim
 from obscodec.frames.kernels.stacks import (
     LISTED_TWICE,
     N_ROWS,

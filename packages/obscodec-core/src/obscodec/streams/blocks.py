@@ -17,15 +17,7 @@ from obscodec.kernels import (
 )
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints
-from obscodec.statuses import (
-    FEW_FRAMES,
-    LARGE,
-    LEFT_OVER,
-    NO_SUCH_REFERENCE,
-    NO_SUCH_SECTION,
-    OK,
-    OTHER_VERSION,
-)
+from obscodec.statuses import FEW_FRAMES, LARGE, LEFT_OVER, NO_SUCH_REFERENCE, NO_SUCH_SECTION, OK, OTHER_VERSION
 from obscodec.streams.lz4 import decode_lz4
 from obscodec.streams.patch import apply_patch
 from obscodec.streams.varints import read_varint

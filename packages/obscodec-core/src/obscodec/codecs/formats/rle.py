@@ -10,16 +10,7 @@ from obscodec.codecs.codec import Codec
 from obscodec.kernels import address, compiled, copy, load_u8, signed, store_u8, unsigned
 from obscodec.layout import Rows
 from obscodec.segments import Bytes, Ints, Segments
-from obscodec.statuses import (
-    OK,
-    OUTSIDE_BUFFER,
-    WRONG_COUNT,
-    WRONG_LENGTH,
-    WRONG_SECTION,
-    WRONG_SIZE,
-    WRONG_SUM,
-    check,
-)
+from obscodec.statuses import OK, OUTSIDE_BUFFER, WRONG_COUNT, WRONG_LENGTH, WRONG_SECTION, WRONG_SIZE, WRONG_SUM, check
 from obscodec.streams import first_difference, read_varint, write_varint
 
 Items = npt.NDArray[np.unsignedinteger]

@@ -11,13 +11,7 @@ from obscodec.codecs.formats.images.groups.classes import (
     residuals_of_code,
     symbols_of,
 )
-from obscodec.kernels import (
-    address,
-    compiled,
-    load_u64,
-    signed,
-    unsigned,
-)
+from obscodec.kernels import address, compiled, load_u64, signed, unsigned
 from obscodec.segments import Bytes, Ints
 
 

@@ -10,17 +10,7 @@ import numpy.typing as npt
 
 from obscodec.codecs.formats.images.geometry import SIDE, Geometry, Scratch
 from obscodec.codecs.formats.images.scratch import N_COLOURS, TABLE_BITS
-from obscodec.kernels import (
-    compiled,
-    inlined,
-    int64s_at,
-    load_u8,
-    signed,
-    store_u8,
-    store_u16,
-    store_u32,
-    unsigned,
-)
+from obscodec.kernels import compiled, inlined, int64s_at, load_u8, signed, store_u8, store_u16, store_u32, unsigned
 from obscodec.segments import Bytes, Ints
 from obscodec.statuses import NO_SUCH_COLOUR, OK
 
