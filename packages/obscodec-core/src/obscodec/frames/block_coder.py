@@ -5,8 +5,6 @@ frames as they are. Any other version is the number of the codec that compressed
 it works.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

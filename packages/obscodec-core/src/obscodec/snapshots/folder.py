@@ -1,7 +1,5 @@
 """Folder: the files of a snapshot. A generation is a manifest, which names a file of arrays and segment files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

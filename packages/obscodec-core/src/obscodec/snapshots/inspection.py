@@ -1,7 +1,5 @@
 """Looking into a snapshot: what is in it, and whether it is intact."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Loading: which class makes what is in a snapshot again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading a generation of a snapshot."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Saved: what can be in a snapshot, and what is wrong with it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

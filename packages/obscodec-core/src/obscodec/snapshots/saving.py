@@ -1,7 +1,5 @@
 """Saving: Snapshot writes generations of a buffer in the background, save writes one."""
 
-from __future__ import annotations
-
 import atexit
 import os
 from collections.abc import Mapping

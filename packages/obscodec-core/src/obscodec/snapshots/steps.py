@@ -1,7 +1,5 @@
 """The steps of a saved buffer, whichever package wrote it, for programs that look into snapshots."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import entry_points

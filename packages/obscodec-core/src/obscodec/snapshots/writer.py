@@ -1,7 +1,5 @@
 """Writing a generation of a snapshot: only what its folder does not have yet."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from contextlib import suppress

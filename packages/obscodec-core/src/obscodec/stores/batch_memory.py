@@ -4,8 +4,6 @@ A fresh array of 14 MB costs more in page faults than in writing it. So a batch 
 when its last array, tensor or view is gone, and never before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

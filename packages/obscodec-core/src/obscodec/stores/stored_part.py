@@ -1,7 +1,5 @@
 """StoredPart: some tensors of a store, as it keeps them, to be decoded elsewhere."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Self
 
 import numpy as np

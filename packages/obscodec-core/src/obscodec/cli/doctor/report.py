@@ -1,7 +1,5 @@
 """Report: the findings of the doctor, as a table and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial

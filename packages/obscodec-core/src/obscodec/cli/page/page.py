@@ -1,7 +1,5 @@
 """Page: what is shown of a snapshot, within bounds, as JSON in a file of HTML that needs nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 from base64 import b64encode

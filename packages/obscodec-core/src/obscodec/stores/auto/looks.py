@@ -1,7 +1,5 @@
 """Looks: when an AutoStore looks again at how its tensors are stored, in the background."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from contextlib import suppress

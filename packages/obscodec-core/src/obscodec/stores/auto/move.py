@@ -1,7 +1,5 @@
 """Move: the choice of an AutoStore, and the move of its first tensors, in the background."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Protocol
 from weakref import ref
