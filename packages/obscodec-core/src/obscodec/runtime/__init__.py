@@ -5,9 +5,8 @@ It settles what a fork, an interrupt or a failed allocation does. It never knows
 
 from obscodec.runtime.available_memory import free_memory
 from obscodec.runtime.background import Background, Job
-from obscodec.runtime.disk import folder_path, patiently, sync
+from obscodec.runtime.disk import folder_path, patiently, sync, temporary_folder
 from obscodec.runtime.file_memory import MappedFile, in_file, is_in_file
-from obscodec.runtime.folders import temporary_folder
 from obscodec.runtime.in_one_step import assign
 from obscodec.runtime.lock import LockOrder, PicklableLock, free_in_forks
 from obscodec.runtime.out_of_memory import is_memory_error, raise_memory_error, says_errors, says_memory_error

@@ -2,9 +2,12 @@
 
 import errno
 import os
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,3 +69,17 @@ def prefixed(path: str) -> str:
     if len(path) <= _MOST_CHARACTERS or path.startswith("\\\\?\\"):
         return path
     return "\\\\?\\UNC" + path[1:] if path.startswith("\\\\") else "\\\\?\\" + path
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A new folder; it is removed with its files when the context ends, by the process that made it alone.
+
+    A ``tempfile.TemporaryDirectory`` is also removed by a process that is forked meanwhile, when this process ends.
+    """
+    maker, folder = os.getpid(), Path(tempfile.mkdtemp())
+    try:
+        yield folder
+    finally:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)  # Windows removes no file that is mapped
