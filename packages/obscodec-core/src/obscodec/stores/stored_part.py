@@ -30,10 +30,6 @@ class StoredPart(NamedTuple):
         """Tensors ``[n, *shape]`` that no log has."""
         return cls(places, None, None, Portion.plain(layout, tensors))
 
-    def at(self, places: Ints) -> StoredPart:
-        """The same tensors among those of a larger batch, in which these have ``places``."""
-        return self._replace(places=places[self.places])
-
     def read_into(self, out: npt.NDArray[np.generic], threads: int) -> None:
         """Decode into ``[m, *shape]``, at the places."""
         frame, n = self.portion.frame, len(self.places)

@@ -187,17 +187,9 @@ class AutoStore(Store):
             out[~here] = moved
 
     def parts(self, ids: Ints) -> list[StoredPart]:
-        """See ``Store.parts``."""
-        if (store := self._last) is not None:
-            return store.parts(self._first.inner(ids))
-        with self._lock:
-            here = self._are_here(ids)
-            at, inner = np.flatnonzero(here), self._first.inner(ids[~here])
-            tensors = np.empty((len(at), *self.layout.shape), self.layout.dtype)
-            self._first.read(ids[at], np.arange(len(at)), tensors)
-        found = [StoredPart.plain(at, self.layout, tensors)]
-        moved = self._newest.parts(inner) if len(inner) else []
-        return found + [of.at(np.flatnonzero(~here)) for of in moved]
+        """See ``Store.parts``. As long as first tensors wait, all are decoded."""
+        store = self._last
+        return super().parts(ids) if store is None else store.parts(self._first.inner(ids))
 
     @property
     def has_device_reader(self) -> bool:
@@ -236,23 +228,14 @@ class AutoStore(Store):
         with self._lock:
             store, n, nbytes = self._store, self._first.n_waiting, self._first.nbytes
             raw_bytes = n * self.layout.nbytes
+            first = StoreStats(n, raw_bytes, raw_bytes, nbytes, 0, 0, growing_bytes=nbytes)
             if store is None:
                 codec, of_block = self.options.codec or "auto", self.options.block_frames
                 of_block = None if codec == "auto" else frames_of_block(codec, of_block, self._kept.device)
-                found = StoreStats(n, raw_bytes, raw_bytes, nbytes, 0, 0, codec=codec, block_frames=of_block)
-                return replace(found, growing_bytes=nbytes, is_decided=False, waits_for=self._waits_for)
+                return replace(first, codec=codec, block_frames=of_block, is_decided=False, waits_for=self._waits_for)
             moved, choice, look, is_decided = store.stats(), self.choice, self._last_look, self.has_moved
-        return replace(
-            moved,
-            n_tensors=moved.n_tensors + n,
-            raw_bytes=moved.raw_bytes + raw_bytes,
-            live_bytes=moved.live_bytes + raw_bytes,
-            reserved_bytes=moved.reserved_bytes + nbytes,
-            growing_bytes=moved.growing_bytes + nbytes,
-            choice=choice,
-            is_decided=is_decided,
-            last_look=look,
-        )
+        both = moved.with_others([first], self.layout.nbytes)
+        return replace(both, choice=choice, is_decided=is_decided, last_look=look)
 
     @property
     def _waits_for(self) -> str:
