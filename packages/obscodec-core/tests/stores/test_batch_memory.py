@@ -1,7 +1,6 @@
 """Memory of a batch is used again when the batch is gone, and never while anybody holds a part of it."""
 
 import gc
-import pickle
 from functools import partial
 
 import numpy as np
@@ -72,7 +71,6 @@ def test_at_most_two_batches_are_kept_of_which_none_is_very_large():
     assert kept_bytes(memory) == 0
     del batches
     assert kept_bytes(memory) == 2 * N * FRAME.nbytes
-    assert kept_bytes(pickle.loads(pickle.dumps(memory))) == 0
     memory = BatchMemory()
     memory.array(1, Layout(((1 << 28) + 1,), np.uint8))
     assert kept_bytes(memory) == 0

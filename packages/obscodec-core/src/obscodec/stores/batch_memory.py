@@ -70,9 +70,6 @@ class BatchMemory:
                 self._free.append(memory)
             del self._free[:-_KEPT]
 
-    def __reduce__(self) -> tuple[type[BatchMemory], tuple[Callable[[int], Bytes]]]:
-        return BatchMemory, (self._allocate,)
-
 
 BATCH_MEMORY = BatchMemory()  # for all buffers of the process
 
