@@ -205,11 +205,7 @@ def decoding_device(device: str, spec: str, block_frames: int, what: str) -> str
     """
     if device == "cpu" or backend(device).decodes(spec, block_frames):
         return device
-    others = (
-        "'delta-rle', 'delta-rle|lz4', 'raw' and 'rle'"
-        if block_frames == 1
-        else "'delta-rle', 'delta-rle|lz4' and 'raw'"
-    )
+    others = "'delta-rle', 'delta-rle|lz4'" + (", 'raw' and 'rle'" if block_frames == 1 else " and 'raw'")
     warn(f"{what} are decoded on the CPU and copied to {device!r}, which only decodes {others}")
     return "cpu"
 

@@ -1,7 +1,6 @@
 """ChunkLog: memory that is written from front to back, and released chunk by chunk once its streams are dead.
 
-Streams are written to the end of the newest chunk, and never changed. A stream that is no longer wanted is dead. The
-log counts dead bytes, and releases a chunk that has no live stream left. A chunk that is full can move to a file.
+``slot_heap`` says why. A chunk that is full can move to a file.
 """
 
 from collections.abc import Callable, Iterable

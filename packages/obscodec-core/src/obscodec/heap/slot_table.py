@@ -51,10 +51,8 @@ class SlotTable:
         """
         before = self.find(slots)
         self.note(slots)
-        self._first_used, self._n_used = (
-            min(self._first_used, int(slots.min())),
-            max(self._n_used, int(slots.max()) + 1),
-        )
+        self._first_used = min(self._first_used, int(slots.min()))
+        self._n_used = max(self._n_used, int(slots.max()) + 1)
         self.entries[slots] = entries
         return before
 

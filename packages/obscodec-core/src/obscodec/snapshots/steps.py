@@ -50,8 +50,7 @@ def _of_core(path: Path, generation: int | None, salvage: bool) -> Iterator[Stor
     with temporary_folder() as folder:
         spill = folder if opened.arguments().get("spill") else None
         made: Any = load(path, generation=generation, salvage=salvage, spill=spill, continue_episodes=True)
-        saved = made.buffer if isinstance(made, Salvaged) else made
-        lost = made.lost if isinstance(made, Salvaged) else np.empty((0, 2), np.int64)
+        saved, lost, _ = made if isinstance(made, Salvaged) else (made, np.empty((0, 2), np.int64), [])
         if isinstance(saved, RingBuffer) and len(saved):
             yield saved.stored_steps()._replace(lost=lost)
         elif isinstance(saved, TensorArray) and saved.ids.size and saved.ids.ndim:

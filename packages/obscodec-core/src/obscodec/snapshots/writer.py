@@ -178,9 +178,8 @@ class _Writer:
 def _pages(array: Any) -> Segments:
     """The bytes of an array, in pages."""
     content = array.reshape(-1).view(np.uint8)
-    lengths = np.full(-(-len(content) // _PAGE_NBYTES), _PAGE_NBYTES, np.int64)
-    lengths[-1] = len(content) - _PAGE_NBYTES * (len(lengths) - 1)
-    return Segments.packed(content, lengths)
+    begins = np.arange(0, len(content), _PAGE_NBYTES)
+    return Segments.packed(content, np.diff(begins, append=len(content)))
 
 
 def _index(groups: Groups) -> Arrays:

@@ -184,9 +184,8 @@ class _Shown:
     def _texts(self, name: str, at: Ints, env: int) -> list[list[str]]:
         """Numbers ``[n, k]`` as the shortest texts that tell them apart, which NaN has, too."""
         items: Any = self._steps.read(name, at, np.full(len(at), env)).reshape(len(at), -1)[:, : self._numbers[name]]
-        texts: list[list[str]] = (
-            (items if items.dtype.kind in "biuf" else items.astype(np.float32)).astype(str).tolist()
-        )
+        numbers = items if items.dtype.kind in "biuf" else items.astype(np.float32)
+        texts: list[list[str]] = numbers.astype(str).tolist()
         return texts
 
 

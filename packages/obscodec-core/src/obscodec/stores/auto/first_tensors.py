@@ -234,9 +234,7 @@ class FirstTensors:
         """
         n = number_of(state, "n_taken", 0, self.most)
         first = array_of(state, "first", self._layout.dtype, (None, *self._layout.shape))
-        gone, moved = (
-            array_of(state, name, dtype, (None,)) for name, dtype in (("gone", np.bool_), ("moved", np.int64))
-        )
+        gone, moved = array_of(state, "gone", np.bool_, (None,)), array_of(state, "moved", np.int64, (None,))
         sequences = array_of(state, "sequences", np.int64, (len(first),))
         check_range("sequences", sequences, 0, _MOST_SEQUENCES)
         self.n = self.n_moved = n - len(first)
