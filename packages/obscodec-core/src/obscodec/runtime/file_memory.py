@@ -76,8 +76,7 @@ class MappedFile(mmap.mmap):
 class _FileMemory:
     """A private mapping of a file.
 
-    ``mmap.mmap`` would keep the file open, and a process has few open files. Windows has
-    no other way.
+    ``mmap.mmap`` would keep the file open, and a process has few open files. Windows has no other way.
     """
 
     def __init__(self, file: int, nbytes: int) -> None:

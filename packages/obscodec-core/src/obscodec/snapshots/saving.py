@@ -25,6 +25,7 @@ from obscodec.trees import Tree, flatten
 _WRITTEN_BY: Final = f"obscodec {version('obscodec')}"  # found here: it imports, which a forked process may wait for
 _SAVED: Final = "a RingBuffer, a Prioritized, a TensorArray or a store"
 _WRITER: Final = Background()
+atexit.register(_WRITER.finish)  # generations that are being written are finished before Python exits
 
 
 @says_arguments
@@ -202,9 +203,3 @@ def _parts(saved: Saved) -> tuple[Tree, dict[str, Any]]:
         elif describe := getattr(saved, "manifest", None):
             head["contents"] = describe()
     return tree, head
-
-
-@atexit.register
-def _finish() -> None:
-    """Finish the generations that are being written before Python exits."""
-    _WRITER.finish()
