@@ -208,13 +208,7 @@ def load(
     return made if damage is None else Salvaged(made, lost, damage)
 
 
-def _set_limit(
-    kind: str,
-    arguments: State,
-    max_bytes: int | None,
-    spill: str | os.PathLike[str] | None,
-    path: str | os.PathLike[str],
-) -> None:
+def _set_limit(kind: str, arguments: State, max_bytes: int | None, spill: object, path: object) -> None:
     """Give a buffer another ``max_bytes`` than it was saved with, and the folder for its oldest blocks."""
     if "spill" not in arguments:
         if max_bytes is not None:

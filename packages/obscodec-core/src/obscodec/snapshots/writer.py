@@ -26,12 +26,7 @@ Groups = dict[str, tuple[Segments, Places]]  # streams by name, and where they a
 
 
 def write_generation(
-    folder: Folder,
-    tree: Tree,
-    head: dict[str, Any],
-    known: Known,
-    number: int | None,
-    keep: int,
+    folder: Folder, tree: Tree, head: dict[str, Any], known: Known, number: int | None, keep: int
 ) -> Known:
     """Write another generation, then remove the oldest ones. Whatever ends this call, the last generation stays.
 

@@ -110,11 +110,7 @@ class FieldReport:
 
 
 def examine(
-    name: str,
-    items: Array,
-    budget: str | None,
-    show: Callable[..., None],
-    following: Following | None = None,
+    name: str, items: Array, budget: str | None, show: Callable[..., None], following: Following | None = None
 ) -> FieldReport:
     """Try the codecs that ``auto`` tries, on all items ``[n, *shape]`` of a field, in the order of time.
 

@@ -79,15 +79,7 @@ def _is_in(number: int, numbers: Ints) -> bool:
 
 @compiled
 def _stage_rows(
-    block: int,
-    begin: int,
-    nbytes: int,
-    previous: Table,
-    tables: Ints,
-    n: int,
-    size: int,
-    pieces: Ints,
-    staged: Bytes,
+    block: int, begin: int, nbytes: int, previous: Table, tables: Ints, n: int, size: int, pieces: Ints, staged: Bytes
 ) -> tuple[int, int]:
     """Add the rows of a block, as far as they fit; how many pieces there are then, and bytes."""
     row_nbytes = previous.shape[1] * previous.itemsize
