@@ -1,6 +1,6 @@
 """StoredPart: some tensors of a store, as it keeps them, to be decoded elsewhere."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,6 @@ class StoredPart(NamedTuple):
     narrow: Any
     stack: FrameStack | None
     portion: Portion
-
-    @classmethod
-    def plain(cls, places: Ints, layout: Layout, tensors: npt.NDArray[np.generic]) -> Self:
-        """Tensors ``[n, *shape]`` that no log has."""
-        return cls(places, None, None, Portion.plain(layout, tensors))
 
     def read_into(self, out: npt.NDArray[np.generic], threads: int) -> None:
         """Decode into ``[m, *shape]``, at the places."""
