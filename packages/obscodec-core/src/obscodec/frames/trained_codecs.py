@@ -76,7 +76,10 @@ class TrainedCodecs(Generic[C]):
                 if not self._has_enough:
                     self._keep(plain)
             elif version in (0, self.newest):  # an older one encoded what was in a queue when this one was trained
-                self._watch(stream_nbytes / max(1, plain.nbytes))
+                self._ratios.append(stream_nbytes / max(1, plain.nbytes))
+                if self._first_ratio is None and len(self._ratios) == _N_SAMPLES:
+                    self._first_ratio = self._mean_ratio
+                    self._ratios.clear()
 
     @property
     def is_due(self) -> bool:
@@ -210,12 +213,6 @@ class TrainedCodecs(Generic[C]):
             learned = {"newest": newest, "by_version": codecs, "learning": False, "_n_learned": self._n_encoded}
             vars(self).update(learned, **unused, _ratios=ratios, _first_ratio=None)  # all in one step
         give_back_free_memory()
-
-    def _watch(self, ratio: float) -> None:
-        self._ratios.append(ratio)
-        if self._first_ratio is None and len(self._ratios) == _N_SAMPLES:
-            self._first_ratio = self._mean_ratio
-            self._ratios.clear()
 
     @property
     def _mean_ratio(self) -> float:

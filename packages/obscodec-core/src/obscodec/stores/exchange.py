@@ -189,16 +189,13 @@ class IdExchange(ABC):
         if self._exchange is not None:
             self._finish()
         if self._references.gone:
-            self._release_gone()
+            while self._references.gone:
+                for write_buffer in self.write_buffers:
+                    write_buffer.drop(self._references.gone[0].ids)
+                self._references.release_gone()
+            self._catch_up()
         if released is not None:
             self._let_go(released)
-
-    def _release_gone(self) -> None:
-        while self._references.gone:
-            for write_buffer in self.write_buffers:
-                write_buffer.drop(self._references.gone[0].ids)
-            self._references.release_gone()
-        self._catch_up()
 
     def _finish(self) -> None:
         """Let go of the ids that an interrupted exchange took out of places, or did not put there."""
