@@ -235,9 +235,6 @@ class SlotHeap:
             reserved, table, on_disk = log.reserved_bytes, self._table.nbytes, log.disk_bytes
             return HeapStats(log.n_streams, log.live_bytes, reserved, table, on_disk, log.room_bytes)
 
-    def __repr__(self) -> str:
-        return f"SlotHeap(n_slots={self.n_slots}, max_bytes={self.max_bytes}, {self.stats()})"
-
     def state(self) -> State:
         """What the heap holds now, whatever happens to it later: see ``obscodec.state``."""
         with self.lock:
