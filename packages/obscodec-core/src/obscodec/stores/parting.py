@@ -16,7 +16,6 @@ class Refusing(Protocol):
 
     def refuse(self, ids: Ints) -> None:
         """Raise the ``SlotError`` of giving back ``ids``, if there is one to raise; nothing is done."""
-        ...
 
     def _give_back(self, ids: Ints) -> None: ...
 

@@ -53,9 +53,7 @@ class Looks:
             self._next *= 2
         self._n_looked, self._expected = n, frame_bytes
         with suppress(RuntimeError, MemoryError):  # there can be no other thread
-            job = Job(partial(_look, self._look, frame_bytes))
-            LOOKER.put(job)
-            self._job = job
+            self._job = LOOKER.submit(partial(_look, self._look, frame_bytes))
 
 
 def _look(known: WeakMethod[Callable[[float], None]], frame_bytes: float) -> None:

@@ -18,15 +18,12 @@ class Choosing(Protocol):
     @property
     def has_moved(self) -> bool:
         """Whether all first tensors are in the chosen store."""
-        ...
 
     def choose(self, plan: StoragePlan | None) -> None:
         """Choose the store to which they move."""
-        ...
 
     def move_some(self) -> bool:
         """Move some; whether others wait."""
-        ...
 
 
 class Move:
