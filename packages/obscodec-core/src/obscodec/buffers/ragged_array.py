@@ -12,8 +12,6 @@ from obscodec.arrays import Selection, TensorArray
 from obscodec.segments import Bools, Ints
 from obscodec.state import check_range
 
-Array = npt.NDArray[np.generic]
-
 
 class RaggedArray:
     """Observations ``[length, *shape]`` of steps and environments. Pages of theirs are the tensors of a store.

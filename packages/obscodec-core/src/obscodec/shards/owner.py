@@ -6,7 +6,7 @@ import atexit
 import os
 import signal
 import socket
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thread
 from time import monotonic
@@ -32,7 +32,6 @@ from obscodec.wire import MAX_BYTES, Sent
 
 _LOOK_S: Final = 0.2  # for the end, of a thread that waits
 _END_S: Final = 5.0
-_NO_LOCK: Final = nullcontext()
 
 
 @says_arguments

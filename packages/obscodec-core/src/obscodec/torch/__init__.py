@@ -19,7 +19,6 @@ from obscodec.torch.compressed_tensor import (  # noqa: E402
     drawn_together,
     stored_array,
 )
-from obscodec.torch.indexing import steps_of  # noqa: E402
 
 __all__ = [
     "DEVICE_BATCH",
@@ -31,6 +30,5 @@ __all__ = [
     "as_tensor",
     "decode",
     "drawn_together",
-    "steps_of",
     "stored_array",
 ]
