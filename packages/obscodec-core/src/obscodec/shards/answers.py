@@ -18,7 +18,7 @@ from obscodec.errors import FieldError, ShapeError, SnapshotError, SpecError, Un
 from obscodec.layout import same_values
 from obscodec.runtime import LockOrder, PicklableLock
 from obscodec.segments import Ints
-from obscodec.shards.line import as_answer, as_bytes, as_message, of_message
+from obscodec.shards.line import as_answer, as_message, of_message
 from obscodec.state import State, array_of, number_of, part_of
 from obscodec.wire import MAX_BYTES, EncodedBatch, Sent
 
@@ -250,7 +250,7 @@ class Answers:
     def _encoded(self, method: str, n: int, call: State, how: dict[str, Any], sent: Sent) -> State:
         draw = getattr(self._buffer, method)
         batch, indices = draw(n, rng=number_of(call, "seed"), to="encoded", return_indices=True, **how)
-        return {"batch": as_bytes(batch.to_bytes(sent)), "indices": indices}
+        return {"batch": np.frombuffer(batch.to_bytes(sent), np.uint8), "indices": indices}
 
     def _update(self, call: State) -> State:
         if self._priorities is None:

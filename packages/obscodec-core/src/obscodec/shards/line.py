@@ -8,15 +8,12 @@ import sys
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
-from typing import Any, Final, NoReturn
-
-import numpy as np
+from typing import Any, Final
 
 from obscodec import errors
 from obscodec.arguments import check_kind
 from obscodec.errors import DTypeError, ObscodecError, ShapeError, Unreachable
 from obscodec.runtime import is_memory_error
-from obscodec.segments import Bytes
 from obscodec.state import State, part_of
 from obscodec.wire import MAX_BYTES, format_message, parse_message
 
@@ -92,21 +89,10 @@ def of_message(message: bytes) -> State:
     return parse_message(_NAME, _VERSION, message, "a message")
 
 
-def as_bytes(message: bytes) -> Bytes:
-    """A message as part of another one."""
-    return np.frombuffer(message, np.uint8)
-
-
 def as_answer(error: Exception) -> State:
     """What an owner answers in place of a result."""
     kind = "MemoryError" if is_memory_error(error) and type(error).__name__ not in _ERRORS else type(error).__name__
     return {"error": kind, "text": str(error)}
-
-
-def raise_answered(answer: State, address: Address) -> NoReturn:
-    """Raise the error of an owner here."""
-    name, text = part_of(answer, "error", str), f"{answer.get('text')} (at {described(address)})"
-    raise _ERRORS.get(name, MemoryError if name == "MemoryError" else ObscodecError)(text)
 
 
 class Line:
@@ -130,39 +116,29 @@ class Line:
         """Whether there is a connection, as far as the last call has shown."""
         return self._connection is not None
 
-    def open(self) -> None:
-        """Connect, if there is no connection.
-
-        Raises:
-            Unreachable: nobody answers, or somebody with another secret.
-        """
-        if self._connection is not None:
-            return
-        connection = None
-        try:
-            connection = as_connection(socket.create_connection(self.address, _CONNECT_S))
-            shake_hands(connection, self._authkey, as_owner=False)
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, NO_ANSWER):
-                raise self._silent(error) from error
-            raise
-        self._connection = connection
-        self.number += 1
+    def open(self) -> Connection:
+        """The connection, which is made if there is none; what a connection raises that is no more."""
+        if self._connection is None:
+            made = as_connection(socket.create_connection(self.address, _CONNECT_S))
+            try:
+                shake_hands(made, self._authkey, as_owner=False)
+            except BaseException:
+                made.close()
+                raise
+            self._connection = made
+            self.number += 1
+        return self._connection
 
     def call(self, state: State, seconds: float | None = None) -> State:
         """Send a call, and wait for the answer, for so many seconds, or for any time.
 
         Raises:
-            Unreachable: there is no answer.
+            Unreachable: there is no answer; nobody listens, or somebody with another secret.
             ObscodecError: what the owner has raised.
         """
         message = as_message(state)
-        self.open()
-        connection = self._connection
-        assert connection is not None
         try:
+            connection = self.open()
             connection.send_bytes(message)
             if not connection.poll(seconds):
                 raise TimeoutError(f"no answer in {seconds:g} s")
@@ -173,7 +149,8 @@ class Line:
                 raise self._silent(error) from error
             raise
         if "error" in answer:
-            raise_answered(answer, self.address)
+            name, text = part_of(answer, "error", str), f"{answer.get('text')} (at {described(self.address)})"
+            raise _ERRORS.get(name, MemoryError if name == "MemoryError" else ObscodecError)(text)
         return answer
 
     def close(self) -> None:

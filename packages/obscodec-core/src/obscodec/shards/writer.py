@@ -20,7 +20,7 @@ from obscodec.buffers import MIN_COMPRESSED_NBYTES, Field, RingBuffer
 from obscodec.errors import FieldError, ShapeError, SpecError, Unreachable
 from obscodec.runtime import says_errors
 from obscodec.segments import Bytes, Ints
-from obscodec.shards.line import Address, Line, as_address, as_bytes, as_key, described
+from obscodec.shards.line import Address, Line, as_address, as_key, described
 from obscodec.state import State, number_of, part_of
 from obscodec.wire import SENDING_CODEC
 
@@ -312,7 +312,7 @@ class Writer:
         newest, n_steps, message = self._newest, self._n_unencoded(), _NO_STEPS
         if n_steps:
             indices = newest.n_encoded * len(self.envs) + np.arange(n_steps * len(self.envs))
-            message = as_bytes(self._ring.take(indices, to="encoded").to_bytes(threads=1))
+            message = np.frombuffer(self._ring.take(indices, to="encoded").to_bytes(threads=1), np.uint8)
         elif after is None:
             return
         made = _Chunk(newest.end, n_steps, message, after, newest.n_encoded + n_steps, newest.nbytes + len(message))
