@@ -358,9 +358,12 @@ class Writer:
                 if error.__cause__ is None:  # the owner says that there is another writer
                     self._give_up(error)
                     break
-                self._pause()
+                with self._changed:
+                    self._changed.wait_for(lambda: self._is_closed, _ASK_S)
             except Exception as error:
-                self._fail(error)
+                with self._changed:
+                    self._error = error
+                    self._changed.notify_all()
         self._line.close()
 
     def _has_work(self) -> bool:
@@ -403,20 +406,11 @@ class Writer:
             return lost + n_saved_steps - self._gone.n_encoded
         return lost + max(0, saved_end - max(n, self._gone.end))
 
-    def _fail(self, error: Exception) -> None:
-        with self._changed:
-            self._error = error
-            self._changed.notify_all()
-
     def _give_up(self, error: Unreachable) -> None:
         with self._changed:
             self.n_lost = self._n_told = self.n_lost + self.waiting().n_unsent
             self._error = self._end = error
             self._changed.notify_all()
-
-    def _pause(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_closed, _ASK_S)
 
 
 def _as_seconds(timeout: float) -> float:
