@@ -127,11 +127,10 @@ class Answers:
             "join": self._join,
             "append": self._append,
             "acknowledge": self._acknowledged,
+            "draw": lambda call: self._draw(call, sent),
             "update": self._update,
         }
         name = part_of(call, "call", str)
-        if name == "draw":
-            return self._draw(call, sent)
         if name not in answers:
             raise SpecError(f"there is no call {name!r} in this version of obscodec")
         return answers[name](call)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thread
 from time import monotonic
+from types import NoneType
 from typing import Any, Final, Self
 
 from obscodec.arguments import as_count, as_number, check_kind, says_arguments, warn
@@ -93,10 +94,8 @@ class Owner:
         keep: int = 3,
     ) -> None:
         check_kind("buffer", buffer, RingBuffer, "a RingBuffer")
-        if priorities is not None:
-            check_kind("priorities", priorities, Prioritized, "a Prioritized")
-        if limiter is not None:
-            check_kind("limiter", limiter, RateLimiter, "a RateLimiter")
+        check_kind("priorities", priorities, (Prioritized, NoneType), "a Prioritized")
+        check_kind("limiter", limiter, (RateLimiter, NoneType), "a RateLimiter")
         if priorities is not None and priorities.capacity < buffer.capacity * buffer.n_envs:
             n = buffer.capacity * buffer.n_envs
             raise ShapeError(f"priorities have room for {priorities.capacity} of {n} steps: make a Prioritized({n})")
