@@ -5,7 +5,7 @@ nor which step of which episode a row is.
 """
 
 from obscodec.arrays.deferred_read import OPEN_READ, DeferredRead, Selection, filled
-from obscodec.arrays.indexing import Index, Part, index_parts, n_axes, split_parts
+from obscodec.arrays.indexing import Index, Part, has_arrays, index_parts, is_all, n_axes, split_parts
 from obscodec.arrays.tensor_array import TensorArray, places_together
 from obscodec.arrays.views import BorrowedArray, DrawnArray, PartArray, strided_view, strides_of
 from obscodec.arrays.write_buffer import WriteBuffer
@@ -22,7 +22,9 @@ __all__ = [
     "TensorArray",
     "WriteBuffer",
     "filled",
+    "has_arrays",
     "index_parts",
+    "is_all",
     "n_axes",
     "places_together",
     "split_parts",

@@ -27,7 +27,7 @@ def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ..
     if isinstance(index, tuple) and _are_integer_arrays(index[:n_leading], n_leading) and _are_whole(index[n_leading:]):
         return index[:n_leading], ()  # as in most batches
     leading, of_items, crosses = split_parts(index_parts(index, ndim), n_leading)
-    while of_items and _is_all(of_items[-1]):
+    while of_items and is_all(of_items[-1]):
         of_items.pop()
     if crosses or _combine(leading, of_items):
         raise IndexError(
@@ -37,7 +37,8 @@ def split_index(index: Index, n_leading: int, ndim: int) -> tuple[tuple[Part, ..
     return tuple(leading), tuple(of_items)
 
 
-def _is_all(part: Part) -> bool:
+def is_all(part: Part) -> bool:
+    """Whether a part of an index is ``:``."""
     return isinstance(part, slice) and part == slice(None)
 
 
@@ -48,7 +49,7 @@ def last_writes(leading: tuple[Part, ...], shape: tuple[int, ...], selected: tup
     ``i64[n]``: for each of them, in C order, the position of the last value that is assigned to it; None if no index
     array could name an element twice.
     """
-    if not _has_arrays(leading):
+    if not has_arrays(leading):
         return None
     order = np.arange(int(np.prod(selected, dtype=np.int64)))
     scratch = np.empty(shape, np.int64)  # only pages with indexed elements become resident
@@ -64,7 +65,8 @@ def split_parts(parts: list[Part], n_leading: int) -> tuple[list[Part], list[Par
     return parts[:at], parts[at:], n > n_leading
 
 
-def _has_arrays(parts: Sequence[Part]) -> bool:
+def has_arrays(parts: Sequence[Part]) -> bool:
+    """Whether there are arrays among the parts of an index."""
     return any(isinstance(part, np.ndarray) for part in parts)
 
 
@@ -74,7 +76,7 @@ def _are_integer_arrays(parts: tuple[Part, ...], n: int) -> bool:
 
 def _are_whole(parts: tuple[Part, ...]) -> bool:
     """Whether the parts for the axes of an item select whole items: there is no part, or one ``:``."""
-    return len(parts) == 0 or (len(parts) == 1 and _is_all(parts[0]))
+    return len(parts) == 0 or (len(parts) == 1 and is_all(parts[0]))
 
 
 def index_parts(index: Index, ndim: int) -> list[Part]:
@@ -106,6 +108,6 @@ def n_axes(part: Part) -> int:
 
 def _combine(leading: list[Part], of_items: list[Part]) -> bool:
     """Whether numpy would combine arrays of one side with arrays or integers of the other."""
-    arrays = [_has_arrays(side) for side in (leading, of_items)]
+    arrays = [has_arrays(side) for side in (leading, of_items)]
     single = [any(not isinstance(part, slice) and part is not None for part in side) for side in (leading, of_items)]
     return (arrays[0] and single[1]) or (arrays[1] and single[0])

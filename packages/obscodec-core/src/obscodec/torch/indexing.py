@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from obscodec.arrays import Part, index_parts, n_axes, split_parts
+from obscodec.arrays import Part, has_arrays, index_parts, is_all, n_axes, split_parts
 
 
 def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool = False) -> list[tuple[Any, ...]]:
@@ -32,15 +32,15 @@ def steps_of(index: tuple[Any, ...], n_leading: int, ndim: int, *, writing: bool
         return [index]
     parts = index_parts(tuple(_as_part(part) for part in index), ndim)
     leading, of_items, crosses = split_parts(parts, n_leading)
-    if crosses or (_has_arrays(leading) and _has_arrays(of_items)):
+    if crosses or (has_arrays(leading) and has_arrays(of_items)):
         return [tuple(parts)]
-    if not _has_arrays(leading):
+    if not has_arrays(leading):
         return _arrays_last(parts)
     steps = _arrays_last(leading)
     if writing:
         return [*steps[:-1], (*steps[-1], *of_items)]
     whole = (slice(None),) * _n_axes_left(steps[-1])
-    return steps + [(*whole, *step) for step in _arrays_last(of_items) if any(not _is_all(part) for part in step)]
+    return steps + [(*whole, *step) for step in _arrays_last(of_items) if any(not is_all(part) for part in step)]
 
 
 def _as_part(part: Any) -> Part:
@@ -65,7 +65,7 @@ def _arrays_last(parts: list[Part]) -> list[tuple[Any, ...]]:
         basic += [slice(None)] * n_axes(part) if is_array else [part]
         if is_array or part is None or isinstance(part, slice):
             arrays.append(part if is_array else slice(None))
-    steps = [tuple(step) for step in (basic, arrays) if any(not _is_all(part) for part in step)]
+    steps = [tuple(step) for step in (basic, arrays) if any(not is_all(part) for part in step)]
     return steps or [tuple(basic)]
 
 
@@ -73,11 +73,3 @@ def _n_axes_left(step: tuple[Part, ...]) -> int:
     """How many axes a selection by slices and arrays has."""
     arrays = [1 if part.dtype == bool else part.ndim for part in step if isinstance(part, np.ndarray)]
     return len([part for part in step if not isinstance(part, np.ndarray)]) + max(arrays)
-
-
-def _is_all(part: Part) -> bool:
-    return isinstance(part, slice) and part == slice(None)
-
-
-def _has_arrays(parts: list[Part]) -> bool:
-    return any(isinstance(part, np.ndarray) for part in parts)
