@@ -324,7 +324,7 @@ class TensorArray:
         damaged = np.concatenate([ids[:0], *(self._damaged(ids[k : k + 256]) for k in range(0, len(ids), 256))])
         lost = np.argwhere(np.isin(self.ids, damaged))
         if len(lost):
-            self.assign_ids(tuple(lost.T), np.zeros(len(lost), np.int64))
+            self.clear(tuple(lost.T))
         return lost
 
     def _damaged(self, ids: Ints) -> Ints:

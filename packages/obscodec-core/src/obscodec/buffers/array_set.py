@@ -71,14 +71,14 @@ class ArraySet:
         self.has_few_steps = n_steps is not None and n_steps <= _FEW_STEPS and self.n_envs >= _MANY_ENVS
         own = dict[str, Store | None]()
         for name, field in fields.items():
-            if field.owner is None:
-                is_twice = name in self._stored_twice
-                found = {
-                    "twice": is_twice,
-                    "interleaved": self.has_few_steps and not is_twice,
-                    "after": later.get(name, 1),
-                }
-                own[name] = _new_store(name, field, threads, **found)
+            if field.owner is not None:
+                continue
+            twice, after = name in self._stored_twice, later.get(name, 1)
+            interleaved = self.has_few_steps and not twice
+            try:
+                own[name] = field.new_store(threads, twice=twice, interleaved=interleaved, after=after)
+            except (SpecError, LayoutError) as error:
+                raise _of_field(name, error) from None
         self.stores: dict[str, Store | None] = {name: own[owner] for name, owner in self.owners.items()}
         self._rows = {name: ((n_envs, *field.layout.shape), field.layout.dtype) for name, field in fields.items()}
         self._write_buffers: dict[tuple[str, int], WriteBuffer] = {}  # by owner, and of its n-th page
@@ -191,7 +191,7 @@ class ArraySet:
             write_buffer.forget(row)
         for (_, field), array in self._arrays.items():
             if isinstance(array, TensorArray) and (self.owners[field], 0) not in self._write_buffers:
-                array.assign_ids(row, np.zeros(self.n_envs, np.int64))
+                array.clear(row)
 
     def drop(self, index: Index) -> None:
         """Set the items that an index selects of each compressed array to zero, and release their tensors."""
@@ -348,13 +348,6 @@ class ArraySet:
 
 def _new_items(store: Store, n: int) -> Array:
     return store.layout.tensors(np.empty((n, store.layout.nbytes), np.uint8))
-
-
-def _new_store(name: str, field: Field, threads: int | None, **found: Any) -> Store | None:
-    try:
-        return field.new_store(threads, **found)
-    except (SpecError, LayoutError) as error:
-        raise _of_field(name, error) from None
 
 
 def _of_field(name: str, error: ObscodecError) -> ObscodecError:
