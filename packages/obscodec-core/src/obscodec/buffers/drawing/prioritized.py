@@ -249,25 +249,22 @@ class Prioritized:
         Raises:
             CorruptStream: none with this capacity has such a state.
         """
-        if isinstance(state.get("end"), int):
-            end = number_of(state, "end")
-            first: Counts = number_of(state, "first", max(0, end - self.capacity), end)
-            last: Counts = end
-        else:
-            first, last = (array_of(state, name, np.int64, (None,)) for name in ("first", "end"))
-            n = len(first)
-            if not (
-                0 < n == len(last) and self.capacity % n == 0 and (np.stack([first, last]) % n == np.arange(n)).all()
-            ):
-                raise CorruptStream("'first' and 'end' of a state are of rows of items")
-            check_range("first", first, 0, _MOST)
-            check_range("end - first", last - first, 0, self.capacity)
+        is_one = isinstance(state.get("end"), int)
+        first, end = (
+            number_of(state, name) if is_one else array_of(state, name, np.int64, (None,)) for name in ("first", "end")
+        )
+        n = np.size(first)
+        are_rows = 0 < n == np.size(end) and self.capacity % n == 0
+        if not (are_rows and (np.stack([first, end]) % n == np.arange(n)).all()):
+            raise CorruptStream("'first' and 'end' of a state are of rows of items")
+        check_range("first", np.asarray(first), 0, _MOST)
+        check_range("end - first", np.asarray(end - first), 0, self.capacity)
         weights, greatest = array_of(state, "weights", np.float64, (self.capacity,)), part_of(state, "greatest", float)
         if not (weights.min() >= 0 and weights.sum() <= _GREATEST_WEIGHT and 0 < greatest <= _GREATEST_WEIGHT):
             raise CorruptStream("'weights' of a state are 0 or more, and their sum is finite")
-        there = _numbers(first, last) % self.capacity
+        there = _numbers(first, end) % self.capacity
         set_leaves(self._tree, there, weights[there])
-        self._range, self._greatest = (first, last), greatest
+        self._range, self._greatest = (first, end), greatest
 
     def __len__(self) -> int:
         return len(self.indices)
