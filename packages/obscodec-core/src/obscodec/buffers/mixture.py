@@ -128,7 +128,7 @@ class Mixture:
             if share
         ]
         parts, indices = zip(*drawn, strict=True)
-        joined = in_one_batch(parts, batches)
+        joined = batches.batch(in_one_batch(parts))
         where = np.repeat(np.arange(len(counts)), counts), np.concatenate(indices)
         return (joined, where) if returns_indices else joined
 
@@ -139,10 +139,9 @@ def divided(batch: int, shares: Sequence[float], rng: np.random.Generator) -> In
     return np.asarray(np.diff(np.floor(ends + rng.random())), np.int64)
 
 
-def in_one_batch(parts: Sequence[Mapping[str, Any]], batches: Any) -> Any:
-    """Batches of several buffers as one: arrays, or what ``batches`` makes of these, see ``batches_to``."""
-    joined = {name: _joined([part[name] for part in parts]) for name in parts[0]}
-    return joined if batches is None else batches.batch(joined)
+def in_one_batch(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Batches of several buffers as one."""
+    return {name: _joined([part[name] for part in parts]) for name in parts[0]}
 
 
 def _joined(arrays: list[Any]) -> Any:

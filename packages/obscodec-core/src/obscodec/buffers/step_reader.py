@@ -259,7 +259,6 @@ class StepReader:
         n_steps = None if n_step is None and gamma is None else NStep.of(n_step, gamma, reward)
         if n_steps is not None:
             self._check_n_step(n_steps)
-        new_array = batches.new_array if batches else new_batch
 
         def choose(span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
             more: dict[str, Any] = {} if real is None else {"mask": real}
@@ -271,13 +270,12 @@ class StepReader:
                 rewards: Any = self._arrays[reward][self.rows(span, window, envs[:, None]), envs[:, None]]
                 more[reward], more["discount"] = n_steps.returns(rewards, last - steps + 1)
             at_once = batches.tensor if isinstance(batches, TorchBatch) else None  # all items of a store
-            chosen = self.read(span, steps, envs, last=last, real=real, new_array=new_array, convert=at_once)
+            chosen = self.read(span, steps, envs, last=last, real=real, new_array=batches.new_array, convert=at_once)
 
             def read() -> Any:
                 if is_encoded:
                     return EncodedBatch.of(chosen, more)
-                arrays: dict[str, Any] = chosen.result() | more
-                return arrays if batches is None else batches.batch(arrays)
+                return batches.batch(chosen.result() | more)
 
             return read
 

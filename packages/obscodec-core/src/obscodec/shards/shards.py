@@ -365,13 +365,12 @@ class _Drawing:
             weights = importance(drawn * (self._expected / self.n_rows)[shards], beta)
             parts = np.split(weights, np.cumsum([*map(len, given)])[:-1])
             arrays = [of | {_WEIGHTS: part} for of, part in zip(arrays, parts, strict=True)]
-        joined, indices = in_one_batch(arrays, None), np.concatenate(given)
+        joined, indices = in_one_batch(arrays), np.concatenate(given)
         if len(indices) < n:
             rows = np.append(np.arange(len(indices)), self._rng.integers(len(indices), size=n - len(indices)))
             joined = {name: x[rows] for name, x in joined.items()}
             shards, indices = shards[rows], indices[rows]
-        if batches is not None:
-            joined = batches.batch(joined)
+        joined = batches.batch(joined)
         weights = joined.pop(_WEIGHTS, None)
         where = Where(shards, indices, tuple(of.pop() if len(of) == 1 else None for of in lives))
         return Drawn(joined, where, weights, missing)

@@ -28,11 +28,12 @@ class ConvertedBatch:
         return {name: self._convert(array) for name, array in arrays.items()}
 
 
-def batches_to(to: object, convert: object = None) -> ConvertedBatch | TorchBatch | None:
-    """What makes batches for these arguments of ``RingBuffer.sample``; None for arrays as they are."""
+def batches_to(to: object, convert: object = None) -> ConvertedBatch | TorchBatch:
+    """What makes batches for these arguments of ``RingBuffer.sample``."""
+    if to is convert is None:
+        return ConvertedBatch(lambda array: array)
     if convert is None:
-        is_jax = isinstance(to, str) and to == "jax"
-        return None if to is None else ConvertedBatch(_converter_to_jax()) if is_jax else TorchBatch(to)
+        return ConvertedBatch(_converter_to_jax()) if isinstance(to, str) and to == "jax" else TorchBatch(to)
     if not callable(convert):
         raise DTypeError(f"convert must be a function, such as torch.from_numpy, got {kind_of(convert)}")
     if to is not None:
