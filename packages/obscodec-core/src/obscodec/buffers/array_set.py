@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_option, check_kind
 from obscodec.arrays import DeferredRead, Index, TensorArray, WriteBuffer, places_together
-from obscodec.buffers.field import Array, Field, check_fields, is_among, lengths_of, no_field, with_lengths
+from obscodec.buffers.field import Array, Field, check_fields, check_name, lengths_of, with_lengths
 from obscodec.buffers.ragged_array import RaggedArray
 from obscodec.buffers.rearranged import NOTHING, Rearranged, places_before
 from obscodec.devices import from_device
@@ -108,8 +108,7 @@ class ArraySet:
             page: which page of the field the array has: each has a write buffer, and sequences, of its own.
         """
         check_kind("array", array, str, "a name")
-        if not is_among(field, self.fields):
-            raise no_field(field, self.fields)
+        check_name(field, self.fields)
         n_steps, waiting = as_count("n_steps", n_steps, 0), as_option("waiting", waiting, 0)
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):

@@ -254,9 +254,9 @@ def check_fields(fields: Mapping[str, Field]) -> None:
     for name, of in fields.items():
         if (owner := of.owner) is None:
             continue
-        if not is_among(owner, fields):
+        if not isinstance(owner, Hashable) or owner not in fields:
             others = (other for other in fields if other != name)
-            raise FieldError(f"field {name!r} needs {owner!r}: {no_field(owner, others)}")
+            raise FieldError(f"field {name!r} needs {owner!r}: {_no_field(owner, others)}")
         shared = fields[owner]
         if owner == name or shared.owner is not None:
             what = f"{name!r} can't share the store of {owner!r}, which has none of its own"
@@ -279,8 +279,13 @@ def with_lengths(fields: Mapping[str, Field]) -> dict[str, Field]:
     return {**fields, **lengths}
 
 
-def no_field(name: object, fields: Iterable[str]) -> FieldError:
-    """The error about a name that no field has."""
+def check_name(name: object, fields: Mapping[str, Field]) -> None:
+    """Refuse a name that no field has, be it a list: FieldError."""
+    if not isinstance(name, Hashable) or name not in fields:
+        raise _no_field(name, fields)
+
+
+def _no_field(name: object, fields: Iterable[str]) -> FieldError:
     names = [*fields]
     meant = closest(name, names) if isinstance(name, str) else None
     return FieldError(among(f"no field is named {name!r}", names, meant))
@@ -289,8 +294,3 @@ def no_field(name: object, fields: Iterable[str]) -> FieldError:
 def listed(names: Iterable[object]) -> str:
     """Names, for an error text."""
     return ", ".join(map(str, names)) or "none"
-
-
-def is_among(name: object, fields: Mapping[str, Field]) -> bool:
-    """Whether a field has this name, be it a list."""
-    return isinstance(name, Hashable) and name in fields

@@ -29,7 +29,7 @@ from obscodec.arrays import Index, TensorArray
 from obscodec.buffers.array_set import ArraySet
 from obscodec.buffers.clock import Clock
 from obscodec.buffers.drawing import Pad, Prioritized, Rng, Seams, Stack
-from obscodec.buffers.field import Array, Field, is_among, listed, no_field
+from obscodec.buffers.field import Array, Field, check_name, listed
 from obscodec.buffers.memory import LOOK_EVERY, Memory, making_room
 from obscodec.buffers.ragged_array import RaggedArray
 from obscodec.buffers.rate_limiter import RateLimiter
@@ -1071,8 +1071,7 @@ class RingBuffer:
 
     def _check_changes(self, name: str) -> None:
         """Refuse to change a field of stored steps if more than its values would change."""
-        if not is_among(name, self.fields):
-            raise no_field(name, self.fields)
+        check_name(name, self.fields)
         if name in self.episode_end or name == self.mask:
             what = "tells which steps belong to an episode, and changed would join or divide stored ones"
             raise FieldError(f"{name!r} {what}: change a field of its own, such as the factor of the next value")
@@ -1093,8 +1092,7 @@ class RingBuffer:
         flags = [(name, "episode_end") for name in self.episode_end]
         flags += [] if self.mask is None else [(self.mask, "mask")]
         for name in [*self.stack, *(name for name, _ in flags)]:
-            if not isinstance(name, str) or name not in self.fields:
-                raise no_field(name, self.fields)
+            check_name(name, self.fields)
             if name in self.stack and self.fields[name].is_ragged:
                 raise FieldError(f"{name!r} has another length in each step: leave it out of stack")
         for name, argument in flags:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from obscodec.arguments import as_integers
 from obscodec.arrays import DeferredRead, Selection, TensorArray
 from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, batches_to, of_envs
-from obscodec.buffers.field import Array, Field, is_among, lengths_of, no_field
+from obscodec.buffers.field import Array, Field, check_name, lengths_of
 from obscodec.buffers.ragged_array import RaggedArray
 from obscodec.errors import FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Bools, Ints
@@ -130,8 +130,7 @@ class StepReader:
         """A reader of some fields, in the same arrays; with ``stacked=False``, it reads no stacks."""
         wanted = [names] if isinstance(names, str) else [*names]
         for name in wanted:
-            if not is_among(name, self._fields):
-                raise no_field(name, self._fields)
+            check_name(name, self._fields)
         wanted += [lengths_of(name) for name in wanted if self._fields[name].is_ragged]
         fields = {name: self._fields[name] for name in wanted}
         stacks = self._stacks if stacked else {}
