@@ -201,10 +201,10 @@ class RateLimiter:
         """What a call waits for."""
         ahead = self._ahead(call) - self.tolerance
         if call == "insert":
-            needed = f"{_rounded_up(ahead)} more steps must be drawn first"
+            needed = f"{np.ceil(ahead):,.0f} more steps must be drawn first"
         else:
             missing = max(self.min_size - self.n_inserted, ahead / self.samples_per_insert)
-            needed = f"{_rounded_up(missing)} more steps must be inserted first"
+            needed = f"{np.ceil(missing):,.0f} more steps must be inserted first"
         done = f"{self.n_inserted:,} are inserted, {self.n_sampled:,} drawn"
         allowed = f"{self.samples_per_insert:g} samples per insert allowed"
         return f"{_ARTICLE[call]} of {n:,} steps has waited for {waited_s:g} s: {needed}; {done}, and {allowed}"
@@ -226,7 +226,3 @@ class RateLimiter:
             name: getattr(self, name) for name in ("min_size", "tolerance", "timeout", "n_inserted", "n_sampled")
         }
         return partial(type(self), self.samples_per_insert, **options), ()
-
-
-def _rounded_up(n: float) -> str:
-    return f"{np.ceil(n):,.0f}"
