@@ -61,7 +61,6 @@ JOINTS = {
     "require",
     "restore",
     "row",
-    "selects_items",
     "settle",
     "share_memory_",
     "spill",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from obscodec.arguments import check_kind, kind_of
 from obscodec.arrays.deferred_read import OPEN_READ, Selection
 from obscodec.arrays.dirty_rows import DirtyRows, note
-from obscodec.arrays.indexing import Index, Part, last_writes, n_axes, split_index
+from obscodec.arrays.indexing import Index, Part, last_writes, split_index
 from obscodec.arrays.write_buffer import WriteBuffer
 from obscodec.devices import from_device
 from obscodec.errors import CorruptStream, DTypeError, ShapeError
@@ -200,10 +200,6 @@ class TensorArray:
         if not of_items:
             return tensors
         return tensors[(slice(None),) * ids.ndim + of_items]
-
-    def selects_items(self, index: Index) -> bool:
-        """Whether an index selects whole items."""
-        return sum(map(n_axes, index if isinstance(index, tuple) else (index,))) <= self._ids.ndim
 
     def __setitem__(self, index: Index, value: npt.ArrayLike) -> None:
         if type(value) is not np.ndarray:

@@ -79,11 +79,6 @@ class PartArray:
     def __repr__(self) -> str:
         return f"PartArray({self.ids!r})"
 
-    def selects_items(self, index: Index) -> bool:
-        """True: each number is an item."""
-        del index
-        return True
-
     def _view(self, ids: npt.NDArray[np.generic]) -> PartArray:
         return PartArray(ids)
 

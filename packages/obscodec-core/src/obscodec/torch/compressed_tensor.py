@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 import obscodec
 from obscodec.arguments import check_kind
-from obscodec.arrays import BorrowedArray, DeferredRead, DrawnArray, PartArray, strided_view, strides_of
+from obscodec.arrays import BorrowedArray, DeferredRead, DrawnArray, PartArray, n_axes, strided_view, strides_of
 from obscodec.layout import as_array
 from obscodec.runtime import PicklableLock
 from obscodec.stores import BATCH_MEMORY, BatchMemory, Store
@@ -132,7 +132,7 @@ class CompressedTensor(torch.Tensor):
         *steps, at = steps_of(as_index(index), self.n_leading, self.ndim)
         if steps:
             return reduce(getitem, (*steps, at), self)  # type: ignore[arg-type]
-        if any(np.ndim(part) for part in at) and self.array.selects_items(at):
+        if any(np.ndim(part) for part in at) and sum(map(n_axes, at)) <= self.n_leading:
             drawn = self.drawn(at)
             return drawn if DRAWING.get() else decode({"": drawn})[""]
         return super().__getitem__(index)
