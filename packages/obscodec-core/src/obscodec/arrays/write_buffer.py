@@ -249,8 +249,7 @@ class WriteBuffer:
     def _note(self, index: tuple[Part, ...], *arrays: npt.NDArray[np.signedinteger]) -> None:
         """Tell the watches of arrays that the rows of an index change."""
         for ids in arrays:
-            if id(ids) in self._watches:
-                note(self._watches[id(ids)], index)
+            note(self._watches.get(id(ids), []), index)
 
     @says_memory_error
     def _let_go(self, writer: StepWriter) -> None:
@@ -308,8 +307,7 @@ class WriteBuffer:
         for array, waiting in groupby(self.waiting, key=itemgetter(0)):
             rows = [row for _, row in waiting]
             index = rows[0] if len(rows) == 1 else np.array(rows)
-            if array in self._watches:
-                note(self._watches[array], (index,))
+            self._note((index,), self._arrays[array])
             places.append(Place(self._arrays[array], index))
         return places
 
