@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obscodec.arguments import kind_of
+from obscodec.buffers.field import Array
 from obscodec.errors import DTypeError, ShapeError
 
-Array = npt.NDArray[np.generic]
 Policy = Callable[[Any], npt.ArrayLike]
 OBSERVATION, NEXT = "observation", "next observation"
 OF_MODEL = "pass lambda observations: model.predict(observations)[0]"  # the policy of a model of Stable-Baselines3
