@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from threading import Lock
 from time import time_ns
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -183,7 +183,7 @@ class Answers:
         for k in range(done - first, n):
             step = dict(_step(ring, steps, k * n_envs, n_envs))
             limiter = self.limiter
-            with _turn(limiter, "insert", n_envs, self.lock):
+            with self.lock if limiter is None else limiter.turn("insert", n_envs, self.lock):
                 is_new = self._count(name, first + k, partial(ring.append, **at, **step))
                 if limiter is not None and not is_new:
                     limiter.count("insert", -n_envs)
@@ -230,7 +230,9 @@ class Answers:
             raise ShapeError(
                 f"{n} rows take more than {MAX_BYTES >> 20} MiB, which no learner reads: draw fewer at once"
             )
-        with _turn(self.limiter if n else None, "sample", n_steps, _NO_LOCK), _NO_LOCK if p is None else self._drawing:
+        limiter = self.limiter if n else None
+        turn = _NO_LOCK if limiter is None else limiter.turn("sample", n_steps)
+        with turn, _NO_LOCK if p is None else self._drawing:
             if n:
                 answer |= self._encoded(method, n, call, {**how, "p": p}, sent)
             if p is None:
@@ -261,12 +263,6 @@ class Answers:
                 self._priorities.update(indices, priorities)
             self._n_updates += 1
         return {}
-
-
-def _turn(
-    limiter: RateLimiter | None, call: Literal["insert", "sample"], n: int, lock: AbstractContextManager[Any]
-) -> AbstractContextManager[Any]:
-    return lock if limiter is None else limiter.turn(call, n, lock)
 
 
 def _each_once(envs: Any, n_envs: int) -> Ints:
