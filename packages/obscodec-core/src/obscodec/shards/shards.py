@@ -73,30 +73,26 @@ class _Shard:
 
     def __init__(self, address: Address, authkey: bytes, changed: Condition) -> None:
         self.address = address
+        self.jobs: SimpleQueue[_Job | None] = SimpleQueue()  # calls to make soon; None ends the thread
         self.job: _Job | None = None  # the draw that runs, or has ended and was not taken
         self.update_error: Exception | None = None
         self.masses: dict[bool, float] = {}  # by whether they are of priorities
         self._changed = changed
         self._line = Line(address, authkey)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._received, self._received_of = Received(), 0  # the connection
         self._is_behind = False
         self._thread = Thread(target=self._run, name="obscodec shard", daemon=True)
         self._thread.start()
 
-    def submit(self, job: _Job) -> None:
-        """Make a call soon."""
-        self._jobs.put(job)
-
     def draw(self, call: State, n: int) -> _Job:
         """Ask for ``n`` rows, or what there is."""
         self.job = job = _Job({"call": "draw", "n": n, **call}, n)
-        self.submit(job)
+        self.jobs.put(job)
         return job
 
     def close(self) -> None:
         """End the thread, as soon as the call that runs has ended."""
-        self._jobs.put(None)
+        self.jobs.put(None)
 
     def taken(self) -> tuple[State, Any] | None:
         """The answer of the draw, and its batch; None if there is no draw, or it is without rows or answer.
@@ -125,7 +121,7 @@ class _Shard:
 
     def _run(self) -> None:
         tried = -_PAUSE_S
-        while (job := self._jobs.get()) is not None:
+        while (job := self.jobs.get()) is not None:
             try:
                 if self._is_behind:
                     self._line.close()
@@ -247,7 +243,7 @@ class Shards:
             if life is not None and (shard.job is None or shard.job.is_done):
                 rows = where.shards == k
                 call: State = {"call": "update", "life": life}
-                shard.submit(_Job({**call, "indices": where.indices[rows], "priorities": given[rows]}, 0))
+                shard.jobs.put(_Job({**call, "indices": where.indices[rows], "priorities": given[rows]}, 0))
 
     def close(self) -> None:
         """Close the connections. Nothing happens if they are closed."""
