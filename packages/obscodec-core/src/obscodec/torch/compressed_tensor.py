@@ -210,9 +210,7 @@ def drawn_together(tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedT
     To avoid a deadlock, the caller holds no such lock, unless all of the tensors are drawn already, which needs none.
     """
     arrays = [x.array for x in tensors.values() if not isinstance(x.array, (BorrowedArray, PartArray))]
-    changing = [array.store.changing for array in arrays]
-    locks = {id(lock): lock for lock in changing}
-    return _drawn_under([locks[key] for key in sorted(locks)], tensors)
+    return _drawn_under(sorted({array.store.changing for array in arrays}, key=id), tensors)
 
 
 def _drawn_under(locks: Sequence[PicklableLock], tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedTensor]:
