@@ -71,8 +71,6 @@ class BufferOptions(Generic[K]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BufferOptions) and vars(self) == vars(other)
 
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def large_nbytes(self) -> int | None:
         """The least bytes, 1 KiB or more, of a field to compress that no mapping names; None if none is compressed."""
