@@ -81,8 +81,7 @@ class _Shard:
         self._line = Line(address, authkey)
         self._received, self._received_of = Received(), 0  # the connection
         self._is_behind = False
-        self._thread = Thread(target=self._run, name="obscodec shard", daemon=True)
-        self._thread.start()
+        Thread(target=self._run, name="obscodec shard", daemon=True).start()
 
     def draw(self, call: State, n: int) -> _Job:
         """Ask for ``n`` rows, or what there is."""
