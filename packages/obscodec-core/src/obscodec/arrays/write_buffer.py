@@ -24,7 +24,8 @@ _MANY_ROWS = 16  # of 16 KiB or less: looking for equal rows among so many takes
 _MAKE_ANOTHER = "make another write buffer"
 _MAX_ROWS = 64  # of small tensors, so that no flush takes long
 
-
+Ids = npt.NDArray[np.signedinteger]
+Tensors = npt.NDArray[np.generic]
 _RowOfArray = tuple[int, int]  # the ``id()`` of an array of ids, and a row of it
 
 
@@ -77,11 +78,11 @@ class WriteBuffer:
         self._sequences = np.tile(self._envs + self.first, max(1, self._n_rows))
         self._writer: StepWriter | None = None  # if the store has one
         self.waiting: dict[_RowOfArray, int] = {}  # the only state of a row, so that an interrupt finds all or nothing
-        self._arrays: dict[int, npt.NDArray[np.signedinteger]] = {}  # arrays of ids by their ``id()``
+        self._arrays: dict[int, Ids] = {}  # arrays of ids by their ``id()``
         self._watches: dict[int, list[ref[DirtyRows]]] = {}  # of these arrays
         store.write_buffers.add(self)  # last: another thread may call it as soon as the store knows it
 
-    def put(self, ids: npt.NDArray[np.signedinteger], row: int, tensors: npt.NDArray[np.generic]) -> bool:
+    def put(self, ids: Ids, row: int, tensors: Tensors) -> bool:
         """Store ``tensors``, ``[n_envs, *shape]``, in ``ids[row]``, or keep a copy of them until :meth:`flush` does it.
 
         ``ids``, ``[n_steps, n_envs]``, are those of an array of the store, and ``row`` is from 0 on.
@@ -128,7 +129,7 @@ class WriteBuffer:
             self.waiting[place] = new
         return True
 
-    def put_some(self, ids: npt.NDArray[np.signedinteger], index: Any, tensors: Any) -> bool:
+    def put_some(self, ids: Ids, index: Any, tensors: Any) -> bool:
         """:meth:`put` for ``m`` of the tensors, ``[m, *shape]``: ``index`` has their rows and columns, ``i64[m]``.
 
         For ``ids`` of one axis, ``index`` is a slice.
@@ -170,13 +171,7 @@ class WriteBuffer:
         with self.store.changing:
             return self._writer or self._new_writer()
 
-    def put_both(
-        self,
-        row: int,
-        ids: tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.signedinteger]],
-        tensors: npt.NDArray[np.generic],
-        more_tensors: npt.NDArray[np.generic],
-    ) -> None:
+    def put_both(self, row: int, ids: tuple[Ids, Ids], tensors: Tensors, more_tensors: Tensors) -> None:
         """:meth:`put` for two arrays together, if the write buffer has a :attr:`writer`: all is stored, or nothing.
 
         The rows of columns that are bound to its state change in the same step. :meth:`forget` undoes the last call.
@@ -190,7 +185,7 @@ class WriteBuffer:
             while not writer.write_both(row, ids, tensors, more_tensors):
                 self._let_go(writer)
 
-    def watch(self, ids: npt.NDArray[np.signedinteger], watches: list[ref[DirtyRows]]) -> None:
+    def watch(self, ids: Ids, watches: list[ref[DirtyRows]]) -> None:
         """Tell the watches in a list, which may change, when rows of ``ids`` are stored."""
         with self.store.changing:
             self._watches[id(ids)] = watches
@@ -232,7 +227,7 @@ class WriteBuffer:
                 self._writer.state.undo(row)
             self.waiting = {place: at for place, at in self.waiting.items() if place[1] != row}
 
-    def drop(self, ids: npt.NDArray[np.signedinteger]) -> None:
+    def drop(self, ids: Ids) -> None:
         """Forget the rows that wait for an array of ids that is gone."""
         with self.store.changing:
             self.waiting = {place: at for place, at in self.waiting.items() if place[0] != id(ids)}
@@ -246,7 +241,7 @@ class WriteBuffer:
         """Bytes of the memory for waiting rows, or for replaced ids; 0 until the first row comes."""
         return self._bytes.nbytes + (self._writer.state.nbytes if self._writer else 0)
 
-    def _note(self, index: tuple[Part, ...], *arrays: npt.NDArray[np.signedinteger]) -> None:
+    def _note(self, index: tuple[Part, ...], *arrays: Ids) -> None:
         """Tell the watches of arrays that the rows of an index change."""
         for ids in arrays:
             note(self._watches.get(id(ids), []), index)
@@ -275,7 +270,7 @@ class WriteBuffer:
 
     def _are_same(self, a: int, b: int) -> bool:
         """Whether two rows are equal in every byte; by numpy, so that the first steps compile nothing."""
-        rows: npt.NDArray[np.generic] = self._bytes
+        rows: Tensors = self._bytes
         if rows.shape[1] % 8 == 0:
             rows = rows.view(np.uint64)
         return same_values(rows[a], rows[b])
