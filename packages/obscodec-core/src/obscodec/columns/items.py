@@ -5,18 +5,7 @@
 
 from typing import Final
 
-from obscodec.kernels import (
-    compiled,
-    copy,
-    inlined,
-    load_u8,
-    load_u16,
-    load_u32,
-    load_u64,
-    signed,
-    store_u8,
-    unsigned,
-)
+from obscodec.kernels import compiled, copy, inlined, load_u8, load_u16, load_u32, load_u64, signed, store_u8, unsigned
 from obscodec.segments import Ints
 
 # The words by which kernels find a Column.
@@ -27,7 +16,6 @@ ITEM_NBYTES: Final = 3  # of an item
 VALUES: Final = 4  # address of the numbers that codes stand for; 0 if the items are numbers
 N_VALUES: Final = 5
 N_WORDS: Final = 6
-
 
 UNKNOWN: Final = -1  # no address
 

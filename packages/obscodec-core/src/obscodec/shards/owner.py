@@ -18,15 +18,7 @@ from obscodec.buffers import Field, Prioritized, RateLimiter, RingBuffer
 from obscodec.errors import ShapeError, SnapshotError, SpecError
 from obscodec.runtime import PicklableLock, folder_path
 from obscodec.shards.answers import Answers, Counts
-from obscodec.shards.line import (
-    NO_ANSWER,
-    Address,
-    as_address,
-    as_connection,
-    as_key,
-    described,
-    shake_hands,
-)
+from obscodec.shards.line import NO_ANSWER, Address, as_address, as_connection, as_key, described, shake_hands
 from obscodec.snapshots import FolderLock, Saved, Snapshot, load
 from obscodec.state import State, part_of
 from obscodec.wire import MAX_BYTES, Sent
