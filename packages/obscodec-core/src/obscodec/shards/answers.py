@@ -67,10 +67,6 @@ class Answers:
         self._n_updates = 0
         self._life = secrets.randbits(62)  # of the indices: after a crash, they may be of other steps
 
-    def __len__(self) -> int:
-        """How many writers there are."""
-        return len(self._writers)
-
     def counts(self) -> Counts:
         """How many changes of each writer are done; and what tells of other changes."""
         done = {name: writer.n for name, writer in self._writers.items()}

@@ -309,7 +309,8 @@ class Owner:
 
     def __repr__(self) -> str:
         where = ", ".join(map(described, self.addresses)) or "nowhere"
-        return f"Owner(at {where}, {len(self._answers)} writers, {self.buffer!r})"
+        done_by_writers, _ = self._answers.counts()
+        return f"Owner(at {where}, {len(done_by_writers)} writers, {self.buffer!r})"
 
 
 def _said(name: str, arguments: State) -> str:
