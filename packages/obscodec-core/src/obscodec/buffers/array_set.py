@@ -92,9 +92,7 @@ class ArraySet:
         """The names of the arrays."""
         return {array for array, _ in self._arrays}
 
-    def zeros(
-        self, array: str, field: str, n_steps: int, *, waiting: int | None = None, page: int = 0
-    ) -> Array | TensorArray:
+    def zeros(self, array: str, field: str, n_steps: int, *, waiting: int, page: int = 0) -> Array | TensorArray:
         """An array ``[n_steps, n_envs, *field_shape]``, which takes no memory until it is written.
 
         Args:
@@ -103,13 +101,13 @@ class ArraySet:
             n_steps: how many steps it has.
             waiting: how many assigned steps may wait in a write buffer, so that some are stored together; small steps
                 wait in larger numbers, and large ones not with 0; :meth:`reserve` and :meth:`forget` then do nothing
-                for these. None for no write buffer. Arrays that share a store share its write buffer. A store with
-                ``max_bytes`` has none, since it could refuse steps long after they were assigned.
+                for these. Arrays that share a store share its write buffer. A store with ``max_bytes`` has none, since
+                it could refuse steps long after they were assigned.
             page: which page of the field the array has: each has a write buffer, and sequences, of its own.
         """
         check_kind("array", array, str, "a name")
         check_name(field, self.fields)
-        n_steps, waiting = as_count("n_steps", n_steps, 0), as_option("waiting", waiting, 0)
+        n_steps, waiting = as_count("n_steps", n_steps, 0), as_count("waiting", waiting, 0)
         former, store = self._arrays.pop((array, field), None), self.stores[field]
         if isinstance(former, TensorArray):
             former.clear()
@@ -120,12 +118,11 @@ class ArraySet:
         else:
             owner = self.owners[field]
             key = owner, page
-            if waiting is not None and self.fields[owner].max_bytes is None and key not in self._write_buffers:
+            if self.fields[owner].max_bytes is None and key not in self._write_buffers:
                 min_rows = waiting if owner in self._stored_twice else 0
                 first = page % max(1, _MOST_SEQUENCES // self.n_envs) * self.n_envs
                 self._write_buffers[key] = WriteBuffer(store, self.n_envs, min_rows, first)
-            write_buffer = None if waiting is None else self._write_buffers.get(key)
-            made = TensorArray.zeros((n_steps, self.n_envs), store, write_buffer)
+            made = TensorArray.zeros((n_steps, self.n_envs), store, self._write_buffers.get(key))
         self._arrays[array, field] = made
         self._n_waiting = dict(Counter(self.owners[of] for _, of in self._arrays))
         return made
@@ -185,12 +182,9 @@ class ArraySet:
             write_buffer.reserve(row, self._n_waiting[owner])
 
     def forget(self, row: int) -> None:
-        """Undo the assignment of a step to ``row`` of all compressed arrays."""
+        """Undo the assignment of a step to ``row`` of all arrays for which :meth:`reserve` has made room."""
         for write_buffer in self._write_buffers.values():
             write_buffer.forget(row)
-        for (_, field), array in self._arrays.items():
-            if isinstance(array, TensorArray) and (self.owners[field], 0) not in self._write_buffers:
-                array.clear(row)
 
     def drop(self, index: Index) -> None:
         """Set the items that an index selects of each compressed array to zero, and release their tensors."""
