@@ -153,12 +153,11 @@ class StepReader:
 
     def drawable(self, span: Span, steps: Ints, envs: Ints) -> Bools:
         """Whether steps may be drawn."""
-        drawable = [] if self.mask is None else [self._flags(span, self.mask, steps, envs)]
-        if (there := self.there(span, steps, envs)) is not None:
-            drawable.append(there)
-        if not drawable:
-            return np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_)
-        return drawable[0] if len(drawable) == 1 else np.logical_and.reduce(drawable)
+        there = self.there(span, steps, envs)
+        if self.mask is None:
+            return np.ones(np.broadcast_shapes(steps.shape, envs.shape), np.bool_) if there is None else there
+        drawn = self._flags(span, self.mask, steps, envs)
+        return drawn if there is None else drawn & there
 
     def there(self, span: Span, steps: Ints, envs: Ints) -> Bools | None:
         """Which steps are there and were not taken out; None for all."""
