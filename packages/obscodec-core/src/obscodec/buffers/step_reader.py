@@ -14,7 +14,7 @@ from obscodec.arrays import DeferredRead, Selection, TensorArray
 from obscodec.buffers.drawing import Counts, Ends, NStep, Seams, Stack, TorchBatch, batches_to, of_envs
 from obscodec.buffers.field import Array, Field, check_name, lengths_of
 from obscodec.buffers.ragged_array import RaggedArray
-from obscodec.errors import FieldError, ShapeError, SlotError, SpecError
+from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.segments import Bools, Ints
 from obscodec.stores import Guard, Store, new_batch
 from obscodec.wire import EncodedBatch
@@ -254,9 +254,9 @@ class StepReader:
         if is_encoded and convert is not None:
             raise SpecError("nothing is decoded that convert could be called with: leave it out, or to='encoded'")
         batches = batches_to(None if is_encoded else to, convert)
-        n_steps = None if n_step is None and gamma is None else NStep.of(n_step, gamma, reward)
+        n_steps = NStep.of(n_step, gamma)
         if n_steps is not None:
-            self._check_n_step(n_steps)
+            self._check_n_step(reward)
 
         def choose(span: Span, steps: Ints, envs: Ints, real: Bools | None = None) -> Read:
             more: dict[str, Any] = {} if real is None else {"mask": real}
@@ -279,11 +279,11 @@ class StepReader:
 
         return choose
 
-    def _check_n_step(self, n_steps: NStep) -> None:
-        if not isinstance(n_steps.reward, str) or n_steps.reward not in self._fields:
+    def _check_n_step(self, reward: str) -> None:
+        if not isinstance(reward, str) or reward not in self._fields:
             names = ", ".join(self._fields)
             raise FieldError(
-                f"n_step adds rewards, and no field is named {n_steps.reward!r}, there are {names}: pass reward, the "
+                f"n_step adds rewards, and no field is named {reward!r}, there are {names}: pass reward, the "
                 "name of one"
             )
         if "discount" in self._fields:
@@ -293,9 +293,11 @@ class StepReader:
         for name, of in self._fields.items():
             if of.after > 1:
                 raise FieldError(f"{name!r} comes {of.after} steps later, so rewards are sums: leave n_step out")
-        if n_steps.reward in self._stacks:
-            raise FieldError(f"n_step adds single rewards: leave {n_steps.reward!r} out of stack")
-        n_steps.check(self._fields[n_steps.reward].layout.dtype)
+        if reward in self._stacks:
+            raise FieldError(f"n_step adds single rewards: leave {reward!r} out of stack")
+        dtype = self._fields[reward].layout.dtype
+        if dtype.kind != "f":
+            raise DTypeError(f"n_step adds rewards of float16, float32 or float64, field {reward!r} is {dtype}")
 
     def _stacked(self, span: Span, name: str, steps: Ints, envs: Ints) -> Any:
         """The items of a field in the stacks of some steps, ids if it is compressed."""

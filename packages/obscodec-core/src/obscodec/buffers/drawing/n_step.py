@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from obscodec.arguments import as_count, as_number
 from obscodec.buffers.drawing.draws import Drawable
-from obscodec.errors import DTypeError, FieldError
+from obscodec.errors import FieldError
 from obscodec.segments import Ints
 
 
@@ -16,10 +16,9 @@ class NStep(NamedTuple):
 
     n: int
     gamma: float
-    reward: str
 
     @classmethod
-    def of(cls, n_step: object, gamma: object, reward: str) -> "NStep | None":
+    def of(cls, n_step: object, gamma: object) -> "NStep | None":
         """Of the arguments of a method, which are checked; None for none."""
         if n_step is None and gamma is None:
             return None
@@ -27,12 +26,7 @@ class NStep(NamedTuple):
         discount = None if gamma is None else as_number("gamma", gamma, 1)
         if n is None or discount is None:
             raise FieldError("n_step and gamma belong together: pass both, such as n_step=3, gamma=0.99")
-        return cls(n, discount, reward)
-
-    def check(self, dtype: np.dtype[np.generic]) -> None:
-        """Refuse rewards that are no floats."""
-        if dtype.kind != "f":
-            raise DTypeError(f"n_step adds rewards of float16, float32 or float64, field {self.reward!r} is {dtype}")
+        return cls(n, discount)
 
     def last(self, steps: Ints, envs: Ints, n_stored: int, ends: Drawable, drawable: Drawable) -> Ints:
         """The last step of each of the first ones, ``i64[batch]``; ``n_stored`` is one more than the last stored."""
