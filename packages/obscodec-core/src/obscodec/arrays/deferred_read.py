@@ -63,8 +63,11 @@ class DeferredRead:
         self._new_array = new_array
         self._convert = convert
         self._job: Job[dict[Store, Any]] | None = None
-        # In a copy of the context: an interrupt leaves OPEN_READ as it is.
-        self._read = copy_context().run(_called, read, at_once) if callable(read) else read
+        if callable(read):
+            context = copy_context()  # an interrupt leaves OPEN_READ as it is
+            context.run(OPEN_READ.set, at_once)
+            read = context.run(read)
+        self._read = read
         self._selections: list[Selection] = []  # their guards are open until the tensors are decoded
         _filled(self._read, self._selections.append)
 
@@ -151,11 +154,6 @@ def filled(tensors: Any, chosen: Sequence[int], longest: int | None) -> Any:
     *axes, n_pages = chosen
     joined = tensors.reshape((*axes, n_pages * shape[0], *shape[1:]))
     return joined[(slice(None),) * len(axes) + (slice(longest),)]
-
-
-def _called(read: Callable[[], Any], at_once: Collection[Store | None]) -> Any:
-    OPEN_READ.set(at_once)
-    return read()
 
 
 def _filled(read: Any, tensors_of: Callable[[Selection], Any]) -> Any:
