@@ -153,21 +153,16 @@ class ArraySet:
         made._n_waiting, made._arrays = {**self._n_waiting, name: 1}, {**self._arrays, (name, name): array}
         return made
 
-    def step(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None = None) -> Array:
-        """``value`` as a step of all environments, or of ``n_envs``, ``[n_envs, *shape]``; see ``Field.fitted``.
+    def step(
+        self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None = None, *, many: bool = False
+    ) -> Array:
+        """``value`` as a step of all environments, or of ``n_envs``, or as ``many`` steps; see ``Field.fitted``.
 
         For a compressed field on a GPU, ``value`` may also be an array on that GPU; it is downloaded.
         """
         shape, dtype = self._rows[field]
-        if n_envs is None and type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
+        if n_envs is None and not many and type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
             return value
-        return self._fitted(field, value, n_envs)
-
-    def steps(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None = None) -> Array:
-        """``value`` as many steps, ``[n_steps, n_envs, *shape]``; see :meth:`step`."""
-        return self._fitted(field, value, n_envs, many=True)
-
-    def _fitted(self, field: str, value: ArrayLike | npt.ArrayLike, n_envs: int | None, *, many: bool = False) -> Array:
         store = self.stores[field]
         if store is not None:
             value = from_device(store.device, value)

@@ -240,7 +240,7 @@ class RingBuffer:
         """
         chosen, order = self._check_step("extend", unnamed, envs, values)
         n = None if order is None else len(order)
-        steps = {name: self._set.steps(name, value, n) for name, value in values.items()}
+        steps = {name: self._set.step(name, value, n, many=True) for name, value in values.items()}
         if len(numbers := {len(of_field) for of_field in steps.values()}) > 1:
             found = ", ".join(f"{name} {len(of_field)}" for name, of_field in steps.items())
             raise ShapeError(f"all fields must have the same number of steps, got {found}")
