@@ -107,7 +107,6 @@ class StepReader:
         stacks: the fields that are read as stacks.
         episode_end: boolean fields, of which one is true in the last step of an episode.
         mask: a boolean field that is false in steps of no episode, None for none.
-        n_rows: see above.
     """
 
     def __init__(
