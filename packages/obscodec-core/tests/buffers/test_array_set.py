@@ -31,8 +31,9 @@ def test_fields_that_share_a_store_wait_together(monkeypatch):
         np.testing.assert_array_equal(next_obs[i], images(2, i + 1))
 
 
-def test_what_was_assigned_to_a_row_is_forgotten():
-    arrays = ArraySet({"obs": IMAGE, "vector": VECTOR}, 2)
+@pytest.mark.parametrize("max_bytes", [None, 1 << 20])  # with a limit, no rows wait
+def test_what_was_assigned_to_a_row_is_forgotten(max_bytes):
+    arrays = ArraySet({"obs": Field((40, 40), np.uint8, max_bytes=max_bytes), "vector": VECTOR}, 2)
     obs = arrays.zeros("a", "obs", 6, waiting=3)
     obs[1], obs[2] = images(2), images(2, 1)
     arrays.forget(2)

@@ -1,5 +1,6 @@
 """PicklableLock."""
 
+import contextlib
 import copy
 import os
 import pickle
@@ -8,11 +9,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import pytest
+from faults import at_every_line
 from forked import exit_status, forked
 from obscodec.kernels.compiler import COMPILING
-from obscodec.runtime import Background, LockOrder, PicklableLock, free_in_forks
+from obscodec.runtime import Background, LockOrder, PicklableLock, free_in_forks, holding
 from obscodec.runtime.lock import _locks
 from together import together
 
@@ -28,6 +31,17 @@ def is_free(lock: PicklableLock) -> bool:
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(take).result()
+
+
+def test_locks_that_are_held_together_are_free_after_an_interrupt() -> None:
+    locks = [PicklableLock() for _ in range(3)]
+
+    def held() -> list[bool]:
+        return [lock.is_held() for lock in locks]
+
+    assert holding([*locks, locks[1]], held) == [True] * 3
+    for _ in at_every_line(lambda: partial(holding, locks, held), 1, more_sources=(contextlib.__file__,)):
+        assert held() == [False] * 3
 
 
 def test_it_keeps_other_threads_out_until_it_is_left_as_often_as_entered() -> None:

@@ -177,9 +177,12 @@ class ArraySet:
             write_buffer.reserve(row, self._n_waiting[owner])
 
     def forget(self, row: int) -> None:
-        """Undo the assignment of a step to ``row`` of all arrays for which :meth:`reserve` has made room."""
+        """Undo the assignment of a step to ``row`` of all compressed arrays; without write buffer, it is zero then."""
         for write_buffer in self._write_buffers.values():
             write_buffer.forget(row)
+        for array in self._arrays.values():
+            if isinstance(array, TensorArray) and array.write_buffer is None:
+                array.clear(row)
 
     def drop(self, index: Index) -> None:
         """Set the items that an index selects of each compressed array to zero, and release their tensors."""

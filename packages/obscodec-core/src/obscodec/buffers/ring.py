@@ -6,7 +6,7 @@ import os
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
@@ -40,7 +40,7 @@ from obscodec.buffers.stored_steps import StoredSteps
 from obscodec.errors import DTypeError, FieldError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed, FixedMapping
 from obscodec.layout import ArrayLike, Layout
-from obscodec.runtime import LockOrder, PicklableLock, assign, says_errors, says_memory_error
+from obscodec.runtime import LockOrder, PicklableLock, assign, holding, says_errors, says_memory_error
 from obscodec.segments import Bools, Ints
 from obscodec.state import State, part_of, versioned
 from obscodec.stats import BufferStats
@@ -472,15 +472,17 @@ class RingBuffer:
         n_envs = sum(ring.n_envs for ring in buffers) if n_envs is None else as_count("n_envs", n_envs)
         capacity = -(-sum(ring.capacity * ring.n_envs for ring in buffers) // n_envs)
         limits = [ring.max_bytes for ring in buffers if ring.max_bytes is not None]
-        with ExitStack() as held:
-            for lock in sorted((ring._lock for ring in buffers), key=id):
-                held.enter_context(lock)
+
+        def at_one_moment() -> tuple[Any, ...]:
             most = max(range(len(buffers)), key=lambda k: buffers[k]._clock.n_stored)
             together = SideBySide([(ring._span, ring._reader) for ring in buffers], buffers[most]._clock.n_before)
             rearranged = together.rearranged(n_envs, capacity)
-            numbers, ends = zip(*(together.part(k, rearranged) for k in range(len(buffers))), strict=True)
-            state, arguments = buffers[most].state(), buffers[most].arguments()
+            parts = zip(*(together.part(k, rearranged) for k in range(len(buffers))), strict=True)
             copies = {k: ring.resized(ring.capacity) for k, ring in enumerate(buffers) if k != most}
+            return rearranged, *parts, most, buffers[most].state(), buffers[most].arguments(), copies
+
+        locks = [ring._lock for ring in buffers]
+        rearranged, numbers, ends, most, state, arguments, copies = holding(locks, at_one_moment)
         arguments |= {"n_envs": n_envs, "capacity": capacity, "max_bytes": None, "spill": None}
         if len(limits) == len(buffers):
             arguments |= {"max_bytes": sum(limits), "spill": buffers[most].spill}

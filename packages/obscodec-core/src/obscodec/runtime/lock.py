@@ -4,14 +4,15 @@ import os
 import sys
 import threading
 from _thread import RLock
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum, auto
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from weakref import ref
 
 _FIRST_WAIT_S: Final = 0.05  # for each lock; few threads hold one for longer, except those that wait for this thread
 _MOST_WAIT_S: Final = 1.0  # for all locks, of a thread that others may wait for
+T = TypeVar("T")
 
 
 class LockOrder(IntEnum):
@@ -66,6 +67,18 @@ class PicklableLock(RLock):  # type: ignore[misc]  # CPython allows it
 
     def __reduce__(self) -> tuple[type[Self], tuple[LockOrder]]:
         return type(self), (self.order,)
+
+
+def holding(locks: Iterable[PicklableLock], do: Callable[[], T]) -> T:
+    """Call ``do`` with some locks, each once, which all threads take in one order.
+
+    Not by an ``ExitStack``: an exception of a signal handler could leave a lock in it that nobody releases.
+    """
+    others = sorted({*locks}, key=id)
+    if not others:
+        return do()
+    with others.pop(0):
+        return holding(others, do)
 
 
 _locks: "set[ref[RLock]]" = set()  # all there are

@@ -16,7 +16,7 @@ import obscodec
 from obscodec.arguments import check_kind
 from obscodec.arrays import BorrowedArray, DeferredRead, DrawnArray, PartArray, n_axes, strided_view, strides_of
 from obscodec.layout import as_array
-from obscodec.runtime import PicklableLock
+from obscodec.runtime import holding
 from obscodec.stores import BATCH_MEMORY, BatchMemory, Store
 from obscodec.torch.indexing import steps_of
 
@@ -210,14 +210,9 @@ def drawn_together(tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedT
     To avoid a deadlock, the caller holds no such lock, unless all of the tensors are drawn already, which needs none.
     """
     arrays = [x.array for x in tensors.values() if not isinstance(x.array, (BorrowedArray, PartArray))]
-    return _drawn_under(sorted({array.store.changing for array in arrays}, key=id), tensors)
-
-
-def _drawn_under(locks: Sequence[PicklableLock], tensors: Mapping[K, CompressedTensor]) -> dict[K, CompressedTensor]:
-    if not locks:
-        return {key: x.drawn(...) for key, x in tensors.items()}
-    with locks[0]:  # no ExitStack: an exception of a signal handler could leave a lock in it that nobody releases
-        return _drawn_under(locks[1:], tensors)
+    return holding(
+        {array.store.changing for array in arrays}, lambda: {key: x.drawn(...) for key, x in tensors.items()}
+    )
 
 
 def decode(drawn: Mapping[K, CompressedTensor]) -> dict[K, torch.Tensor]:
