@@ -1,8 +1,9 @@
-"""Rows of a compressed tensor that are replaced one by one, as buffers of tensors do it, beside those of a plain one.
+"""Rows of a compressed tensor that are replaced and read one by one, beside those of a plain one.
 
 uv run --group benchmarks benchmarks/tensor_rows.py
 
-Stacks of Atari's MsPacman, and colours from its frames. Each round writes one row in each way, in random order.
+Stacks of Atari's MsPacman, and colours from its frames. Each round writes one row in each way, and reads one, in random
+order.
 """
 
 import time
@@ -22,7 +23,11 @@ from result_tables import circumstances
 _RESULTS = Path(__file__).parent / "results" / "tensor_rows.md"
 _PACKAGES = "obscodec", "numpy", "numba", "torch", "ale-py"
 _N_ROWS = 1000
-_HEADING = "| rows | `x[k].copy_(row)` | `x[k] = row` | a plain `x[k].copy_(row)` | a whole index, `x[[k]]` |"
+_N_STACKED = 64
+_HEADING = (
+    "| rows | `x[k].copy_(row)` | `x[k] = row` | a plain `x[k].copy_(row)` "
+    "| `x[k].numpy()` | a row of 64 in `torch.stack` | a whole index, `x[[k]]` |"
+)
 
 
 def kinds(n: int) -> Iterator[tuple[str, torch.Tensor]]:
@@ -43,6 +48,8 @@ def measured(rows: torch.Tensor) -> list[float]:
         compressed[k].copy_(rows[k])
     waiting.store.decide()
 
+    rng = np.random.default_rng(0)
+
     def assign(at: int, row: torch.Tensor) -> None:
         compressed[at] = row
 
@@ -50,15 +57,19 @@ def measured(rows: torch.Tensor) -> list[float]:
         lambda at, row: compressed[at].copy_(row),
         assign,
         lambda at, row: plain[at].copy_(row),
+        lambda at, _: compressed[(at + _N_ROWS // 2) % _N_ROWS].numpy(),
+        lambda *_: torch.stack([compressed[at] for at in rng.integers(_N_ROWS, size=_N_STACKED).tolist()]),
         lambda at, _: compressed[[at]],
     ]
-    rng, times = np.random.default_rng(0), np.zeros((len(rows), len(ways)))
+    n_rows = np.array([1, 1, 1, 1, _N_STACKED, 1])
+    times = np.zeros((len(rows), len(ways)))
     for k, row in enumerate(rows):
         for way in rng.permutation(len(ways)).tolist():
             began = time.perf_counter()
             ways[way](k % _N_ROWS, row)
-            times[k, way] = 1e6 * (time.perf_counter() - began)
-        if k % 97 == 0 and not torch.equal(compressed[[k % _N_ROWS]][0], row):
+            times[k, way] = 1e6 * (time.perf_counter() - began) / n_rows[way]
+        at = k % _N_ROWS
+        if k % 97 == 0 and not (torch.equal(compressed[[at]][0], row) and np.array_equal(compressed[at].numpy(), row)):
             raise AssertionError("a row is not what was stored")
     return [float(median) for median in np.median(times, axis=0)]
 
@@ -67,7 +78,7 @@ def main(n: int = 4000) -> None:
     """Measure, print, and write after each kind."""
     lines = ["# Rows of a compressed tensor", ""]
     lines += [f"- {what}: {text}" for what, text in circumstances("benchmarks", _PACKAGES).items()]
-    lines += ["", f"Medians of {n:,} rows, microseconds.", "", _HEADING, "| --- |" + " ---: |" * 4]
+    lines += ["", f"Medians of {n:,} rows, microseconds.", "", _HEADING, "| --- |" + " ---: |" * 6]
     for name, rows in kinds(n):
         lines.append(f"| {name} | {' | '.join(f'{us:.0f}' for us in measured(rows))} |")
         print(lines[-1], flush=True)
