@@ -170,7 +170,9 @@ def test_arrays_in_which_environments_take_turns_equal_plain_ones(kind):
     np.testing.assert_array_equal(array[:], plain)
 
 
-@pytest.mark.parametrize("n_rows", [4, 8])  # those of one write, or of more than a write buffer takes at once
+@pytest.mark.parametrize(
+    "n_rows", [0, 1, 4, 6, 8]
+)  # of a slice, of which a write buffer takes four at once; 0 for none
 def test_environments_that_take_turns_take_no_more_room(n_rows):
     frames = np.random.default_rng(0).integers(0, 256, (4, 102, 8, 8)).astype(np.uint8)
     stacks = np.lib.stride_tricks.sliding_window_view(frames, 3, 1).transpose(1, 0, 4, 2, 3)  # [100, 4, 3, 8, 8]
@@ -179,9 +181,9 @@ def test_environments_that_take_turns_take_no_more_room(n_rows):
         store = STORES["stacks"]()
         array = TensorArray.zeros(shape, store, WriteBuffer(store, 4))
         steps = np.ascontiguousarray(stacks).reshape(*shape, 3, 8, 8)
-        n = n_rows if len(shape) == 1 else 1
-        for first in range(0, shape[0], n):
-            array[first : first + n] = steps[first : first + n]
+        for first in range(0, shape[0], n := n_rows or 1):
+            at = slice(first, first + n) if n_rows else first
+            array[at] = steps[at]
         np.testing.assert_array_equal(array[:], steps)
         taken.append(store.stats().live_bytes)
     assert taken[0] == taken[1]

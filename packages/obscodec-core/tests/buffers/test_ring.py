@@ -445,6 +445,8 @@ REFUSED_BUFFERS = [
     ({"fields": {}}, FieldError, "a buffer has one field or more, got none"),
     ({"stack": {"pixels": 4}}, FieldError, "no field is named 'pixels', there are frame, state, action, done"),
     ({"episode_end": "end"}, FieldError, "no field is named 'end', there are frame, state, action, done"),
+    ({"mask": ("a", ["b"])}, FieldError,
+     "no field is named ('a', ['b']), there are frame, state, action, done"),
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="pixels")}}, FieldError,
      "field 'x' needs 'pixels': no field is named 'pixels', there are frame, state, action, done"),
     ({"fields": {**FIELDS, "x": Field((2,), np.uint8, shares="x")}}, FieldError,

@@ -124,6 +124,19 @@ def test_rows_are_set_without_gradients_and_read_with_them():
     assert obs[2].requires_grad
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "float32", "bfloat16"])
+def test_an_item_of_any_shape_is_decoded(shape, dtype):
+    tensor = CompressedTensor(TensorArray.zeros((5,), AutoStore(Layout(shape, dtype))))
+    rows = (torch.arange(5).reshape(-1, *[1] * len(shape)) % 2).expand(5, *shape).to(tensor.dtype)
+    tensor[...] = rows
+    for k in range(5):
+        for item in (tensor[k], tensor.drawn(np.array([k]))[0]):
+            assert type(item.decoded()) is torch.Tensor
+            assert torch.equal(item.decoded(), rows[k])
+            assert item.tolist() == rows[k].tolist()
+
+
 def test_a_cleared_tensor_leaves_nothing_in_its_store():
     store = FrameStore(Layout((4, 20, 20), np.uint8), frame_stack=4)
     obs, next_obs = two_tensors(store)

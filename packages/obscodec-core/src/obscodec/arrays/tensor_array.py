@@ -209,8 +209,8 @@ class TensorArray:
             row = value[None] if type(value) is np.ndarray and self._ids.ndim == 1 else value
             if type(row) is not np.ndarray or not write_buffer.put(self._ids, index, row):
                 row = self._cast(value, (*(self._ids.shape[1:] or (1,)), *self.layout.shape))
-                if not write_buffer.put(self._ids, index, row):
-                    self._assign(index, value)
+                if not write_buffer.put(self._ids, index, row):  # environments take turns
+                    self[index : index + 1] = row
         elif write_buffer is None or self._base is not None or not write_buffer.put_some(self._ids, index, value):
             self._assign(index, value)
 
@@ -375,9 +375,12 @@ class TensorArray:
         """The sequence of each selected item: in an array ``[step, environment]``, the environment."""
         shape, buffer = self._ids.shape, self._write_buffer
         first, n_envs = (0, 1) if buffer is None else (buffer.first, buffer.n_envs)
-        if len(shape) > 1:
-            return np.asarray(np.broadcast_to(first + np.arange(shape[-1]), shape)[leading])
-        return first + np.arange(self._ids[leading].size) % n_envs
+        if len(shape) != 1:
+            along_last = first + (np.arange(shape[-1]) if shape else 0)
+            return np.asarray(np.broadcast_to(along_last, shape)[leading])
+        part, n = leading[0] if len(leading) == 1 else None, len(self._ids)
+        places = range(n)[part] if isinstance(part, (int, slice)) else np.arange(n)[leading]  # in a large array, few
+        return first + np.asarray(places, np.int64) % n_envs
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
         """The same items with other axes before them. The view flushes the write buffer, but assigns without it."""

@@ -132,7 +132,7 @@ class WriteBuffer:
     def put_some(self, ids: Ids, index: Any, tensors: Any) -> bool:
         """:meth:`put` for ``m`` of the tensors, ``[m, *shape]``: ``index`` has their rows and columns, ``i64[m]``.
 
-        For ``ids`` of one axis, ``index`` is a slice.
+        For ``ids`` of one axis, in which environments take turns, ``index`` is a slice.
 
         Returns:
             False if index or tensors have another form, or the store can't take them at once; nothing is done then.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
@@ -281,8 +282,10 @@ def with_lengths(fields: Mapping[str, Field]) -> dict[str, Field]:
 
 def check_name(name: object, fields: Mapping[str, Field]) -> None:
     """Refuse a name that no field has, be it a list: FieldError."""
-    if not isinstance(name, Hashable) or name not in fields:
-        raise _no_field(name, fields)
+    with suppress(TypeError):  # of what has no hash
+        if name in fields:
+            return
+    raise _no_field(name, fields)
 
 
 def _no_field(name: object, fields: Iterable[str]) -> FieldError:

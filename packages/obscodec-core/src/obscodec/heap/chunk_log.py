@@ -1,6 +1,7 @@
 """ChunkLog: memory that is written from front to back, and released chunk by chunk once its streams are dead.
 
-``slot_heap`` says why. A chunk that is full can move to a file.
+Streams are written to the end of the newest chunk, and never changed. The log counts the bytes of dead streams, and
+releases a chunk that has no live one left. A chunk that is full can move to a file.
 """
 
 from collections.abc import Callable, Iterable

@@ -8,6 +8,7 @@ import inspect
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from llvmlite import ir
 from numba import carray, types
 from numba.core import cgutils
@@ -80,18 +81,28 @@ def _pointer_to(builder, address):
     return _pointer(builder, address)
 
 
-def _viewer(dtype):
-    @inlined
-    def array_at(address, shape):
-        return carray(_pointer_to(address), shape, dtype)
-
-    return array_at
+@inlined
+def bytes_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    """The array ``u8[*shape]`` at an address, which has no owner; so are those of the next functions."""
+    return carray(_pointer_to(address), shape, np.uint8)
 
 
-bytes_at = _viewer(np.uint8)  # the array ``u8[*shape]`` at an address, which has no owner; so have the others
-int32s_at = _viewer(np.int32)
-int64s_at = _viewer(np.int64)
-bools_at = _viewer(np.bool_)
+@inlined
+def int32s_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.int32]:
+    """``i32[*shape]``."""
+    return carray(_pointer_to(address), shape, np.int32)
+
+
+@inlined
+def int64s_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """``i64[*shape]``."""
+    return carray(_pointer_to(address), shape, np.int64)
+
+
+@inlined
+def bools_at(address: int, shape: int | tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """``bool[*shape]``."""
+    return carray(_pointer_to(address), shape, np.bool_)
 
 
 @intrinsic

@@ -51,17 +51,14 @@ class _Writer(NamedTuple):
 class Answers:
     """Answers the calls of writers and learners of a buffer, each in a thread of its own.
 
-    ``limiter`` tells which one there is now.
-
     Attributes:
         lock: held while the buffer changes, and while the change is counted.
         saved: how many changes of each writer are on the disk, by its name; None if nothing is saved.
+        limiter: see :class:`Owner`.
     """
 
-    def __init__(
-        self, buffer: RingBuffer, priorities: Prioritized | None, limiter: Callable[[], RateLimiter | None]
-    ) -> None:
-        self._buffer, self._priorities, self._limiter = buffer, priorities, limiter
+    def __init__(self, buffer: RingBuffer, priorities: Prioritized | None, limiter: RateLimiter | None) -> None:
+        self._buffer, self._priorities, self.limiter = buffer, priorities, limiter
         self.lock = PicklableLock(LockOrder.OWNER)
         self.saved: Mapping[str, int] | None = None
         self._drawing = Lock()  # of priorities, until those that were drawn are known
@@ -69,6 +66,10 @@ class Answers:
         self._turns: Ints = np.zeros(buffer.n_envs, np.int64)  # of the last writer of each environment, rising
         self._n_updates = 0
         self._life = secrets.randbits(62)  # of the indices: after a crash, they may be of other steps
+
+    def __len__(self) -> int:
+        """How many writers there are."""
+        return len(self._writers)
 
     def counts(self) -> Counts:
         """How many changes of each writer are done; and what tells of other changes."""
@@ -78,7 +79,7 @@ class Answers:
     def state(self) -> State:
         """What an owner has beside its buffer; with the lock."""
         writers = [{"name": name, "envs": of.envs, "n": of.n} for name, of in self._writers.items()]
-        p, limiter = self._priorities, self._limiter()
+        p, limiter = self._priorities, self.limiter
         priorities = None if p is None else {"arguments": p.arguments(), "state": p.state()}
         state: State = {"writers": writers, "turns": self._turns, "priorities": priorities}
         if limiter is not None:
@@ -92,13 +93,13 @@ class Answers:
             CorruptStream: there is no such state.
             SnapshotError: its priorities were made with other arguments.
         """
-        n_envs, writers, limiter = self._buffer.n_envs, dict[str, _Writer](), self._limiter()
+        n_envs, writers = self._buffer.n_envs, dict[str, _Writer]()
         turns = array_of(state, "turns", np.int64, (n_envs,))
         for of in part_of(state, "writers", list):
             envs = _each_once(array_of(of, "envs", np.int64, (None,)), n_envs)
             writers[part_of(of, "name", str)] = _Writer(envs, number_of(of, "n"))
         inserted = sampled = None
-        if limiter is not None and "limiter" in state:
+        if self.limiter is not None and "limiter" in state:
             of_limiter = part_of(state, "limiter", dict)
             inserted, sampled = number_of(of_limiter, "n_inserted"), number_of(of_limiter, "n_sampled")
         if self._priorities is not None and state["priorities"] is not None:
@@ -106,8 +107,8 @@ class Answers:
             if {**saved, "beta": None} != {**mine, "beta": None}:  # it changes while a learner trains
                 raise SnapshotError(f"the folder has priorities with {saved}, these have {mine}: pass equal ones")
             self._priorities.restore(part_of(state["priorities"], "state", dict))
-        if limiter is not None and inserted is not None and sampled is not None:
-            limiter.n_inserted, limiter.n_sampled = inserted, sampled
+        if self.limiter is not None and inserted is not None and sampled is not None:
+            self.limiter.n_inserted, self.limiter.n_sampled = inserted, sampled
         self._writers, self._turns = writers, turns
 
     def answered(self, message: bytes, sent: Sent) -> bytes:
@@ -181,7 +182,7 @@ class Answers:
         done = self._done_before(name, first)
         for k in range(done - first, n):
             step = dict(_step(ring, steps, k * n_envs, n_envs))
-            limiter = self._limiter()
+            limiter = self.limiter
             with self.lock if limiter is None else limiter.turn("insert", n_envs, self.lock):
                 is_new = self._count(name, first + k, partial(ring.append, **at, **step))
                 if limiter is not None and not is_new:
@@ -229,7 +230,7 @@ class Answers:
             raise ShapeError(
                 f"{n} rows take more than {MAX_BYTES >> 20} MiB, which no learner reads: draw fewer at once"
             )
-        limiter = self._limiter() if n else None
+        limiter = self.limiter if n else None
         turn = _NO_LOCK if limiter is None else limiter.turn("sample", n_steps)
         with turn, _NO_LOCK if p is None else self._drawing:
             if n:

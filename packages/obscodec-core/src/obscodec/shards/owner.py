@@ -93,14 +93,14 @@ class Owner:
             raise ShapeError(f"priorities have room for {priorities.capacity} of {n} steps: make a Prioritized({n})")
         if buffer.limiter is not None:
             raise SpecError("a limiter of the buffer would stop all writers and saves: pass it to Owner instead")
-        self.buffer, self.priorities, self.limiter = buffer, priorities, limiter
+        self.buffer, self.priorities = buffer, priorities
         self.addresses: list[Address] = []
         self.save_error: Exception | None = None
         self._save_every = min(as_number("save_every", save_every), TIMEOUT_MAX)
         if not self._save_every:
             raise ShapeError("save_every must be more than 0 seconds")
         self._process = os.getpid()
-        self._answers = Answers(buffer, priorities, lambda: self.limiter)
+        self._answers = Answers(buffer, priorities, limiter)
         self._saving = Lock()
         self._saved: Counts | None = None  # of the last generation
         self._closing = Event()
@@ -125,6 +125,15 @@ class Owner:
                 self._locked.close()
                 raise
         atexit.register(self.close)
+
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """See the class."""
+        return self._answers.limiter
+
+    @limiter.setter
+    def limiter(self, limiter: RateLimiter | None) -> None:
+        self._answers.limiter = limiter
 
     @says_arguments
     def serve(self, address: Address, authkey: bytes) -> Address:
@@ -300,8 +309,7 @@ class Owner:
 
     def __repr__(self) -> str:
         where = ", ".join(map(described, self.addresses)) or "nowhere"
-        done_by_writers, _ = self._answers.counts()
-        return f"Owner(at {where}, {len(done_by_writers)} writers, {self.buffer!r})"
+        return f"Owner(at {where}, {len(self._answers)} writers, {self.buffer!r})"
 
 
 def _said(name: str, arguments: State) -> str:

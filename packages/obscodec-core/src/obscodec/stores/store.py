@@ -15,7 +15,7 @@ from obscodec.codecs import pack, unpack
 from obscodec.devices import FrameReader, backend
 from obscodec.errors import CorruptStream, DTypeError, ShapeError, SlotError, SpecError
 from obscodec.fixed import Fixed
-from obscodec.frames import Portion, StepWriter
+from obscodec.frames import StepWriter
 from obscodec.layout import Layout, as_array, as_writable
 from obscodec.runtime import says_memory_error
 from obscodec.segments import Ints
@@ -122,7 +122,7 @@ class Store(IdExchange):
 
         A store that does not say how decodes them.
         """
-        return [StoredPart(np.arange(len(ids)), None, None, Portion.plain(self.layout, self.read(ids)))]
+        return [StoredPart.plain(np.arange(len(ids)), self.layout, self.read(ids))]
 
     def _read_via_host(self, ids: Ints, out: Any) -> None:
         """:meth:`read_into` for an array on a GPU: decode on the CPU, and copy the tensors to the GPU."""

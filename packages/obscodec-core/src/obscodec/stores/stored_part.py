@@ -1,6 +1,8 @@
 """StoredPart: some tensors of a store, as it keeps them, to be decoded elsewhere."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,15 @@ class StoredPart(NamedTuple):
     narrow: Any
     stack: FrameStack | None
     portion: Portion
+
+    @classmethod
+    def plain(cls, places: Ints, layout: Layout, tensors: npt.NDArray[np.generic]) -> Self:
+        """Tensors ``[n, *shape]`` that no log has."""
+        return cls(places, None, None, Portion.plain(layout, tensors))
+
+    def at(self, places: Ints) -> StoredPart:
+        """The same tensors among those of a larger batch, in which these have ``places``."""
+        return self._replace(places=places[self.places])
 
     def read_into(self, out: npt.NDArray[np.generic], threads: int) -> None:
         """Decode into ``[m, *shape]``, at the places."""

@@ -105,7 +105,7 @@ class CompressedTensor(torch.Tensor):
         array = self.array
         if not self.n_leading and self.is_cpu and isinstance(array, obscodec.TensorArray):
             with array.store.guard():  # an item: preparing a batch would take longer than decoding it
-                return as_tensor(array.store.read(np.array(array.ids).reshape(1))[0])
+                return as_tensor(array.store.read(np.array(array.ids).reshape(1)).reshape(array.layout.shape))
         return decode({"": self.drawn(...)})[""]
 
     def numpy(self, *, force: bool = False) -> np.ndarray:

@@ -187,9 +187,17 @@ class AutoStore(Store):
             out[~here] = moved
 
     def parts(self, ids: Ints) -> list[StoredPart]:
-        """See ``Store.parts``. As long as first tensors wait, all are decoded."""
-        store = self._last
-        return super().parts(ids) if store is None else store.parts(self._first.inner(ids))
+        """See ``Store.parts``."""
+        if (store := self._last) is not None:
+            return store.parts(self._first.inner(ids))
+        with self._lock:
+            here = self._are_here(ids)
+            at, inner = np.flatnonzero(here), self._first.inner(ids[~here])
+            tensors = np.empty((len(at), *self.layout.shape), self.layout.dtype)
+            self._first.read(ids[at], np.arange(len(at)), tensors)
+        found = [StoredPart.plain(at, self.layout, tensors)]
+        moved = self._newest.parts(inner) if len(inner) else []
+        return found + [of.at(np.flatnonzero(~here)) for of in moved]
 
     @property
     def has_device_reader(self) -> bool:

@@ -143,7 +143,7 @@ class Succession:
         numbers, found = self._numbers(ids), list[StoredPart]()
         for k in np.unique(numbers):
             places = np.flatnonzero(numbers == k)
-            found += [of._replace(places=places[of.places]) for of in self.members[k].store.parts(ids[places])]
+            found += [of.at(places) for of in self.members[k].store.parts(ids[places])]
         return found
 
     def _give_back(self, ids: Ints) -> None:
