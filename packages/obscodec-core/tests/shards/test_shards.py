@@ -740,6 +740,29 @@ def test_a_failed_save_is_tried_again_and_can_be_read(tmp_path):
     assert len(obscodec.load(folder)) == 11
 
 
+def test_a_step_that_an_error_leaves_stored_is_not_stored_again(monkeypatch):
+    append, made = RingBuffer.append, []
+
+    def interrupted(ring, **step):
+        append(ring, **step)
+        made.append(1)
+        if len(made) == 2:
+            raise MemoryError
+
+    with Owner(new_ring()) as owner:
+        owner._answers.answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
+        ring = RingBuffer(3, FIELDS)
+        for k in range(3):
+            ring.append(**step(0, k))
+        message = np.frombuffer(ring.take(np.arange(3), to="encoded").to_bytes(), np.uint8)
+        call = {"call": "append", "writer": "w", "first": 0, "steps": message}
+        monkeypatch.setattr(RingBuffer, "append", interrupted)
+        with pytest.raises(MemoryError):
+            owner._answers._append(call)
+        owner._answers._append(call)
+        assert numbers_of(owner.buffer)[0].tolist() == [0, 1, 2]
+
+
 @pytest.mark.slow
 def test_calls_that_are_interrupted_anywhere_store_each_step_once():
     """At the owner: a writer sends a call again of which it has no answer, be it for a lack of memory."""

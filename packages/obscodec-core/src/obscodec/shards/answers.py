@@ -209,8 +209,13 @@ class Answers:
         """Make the change number ``n`` of a writer, unless it is done; with the lock. Returns whether it was not."""
         _, writer = self._known({"writer": name})
         if is_new := writer.n == n:
-            counted = writer._replace(n=n + 1)
-            change()
+            counted, n_before = writer._replace(n=n + 1), self._buffer.n_appended
+            try:
+                change()
+            except BaseException:
+                if self._buffer.n_appended > n_before:  # it came when the step was stored
+                    self._writers[name] = counted
+                raise
             self._writers[name] = counted  # no failed allocation comes between
         return is_new
 
