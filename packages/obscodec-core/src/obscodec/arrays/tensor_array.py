@@ -375,11 +375,11 @@ class TensorArray:
         """The sequence of each selected item: in an array ``[step, environment]``, the environment."""
         shape, buffer = self._ids.shape, self._write_buffer
         first, n_envs = (0, 1) if buffer is None else (buffer.first, buffer.n_envs)
-        if len(shape) != 1:
-            along_last = first + (np.arange(shape[-1]) if shape else 0)
+        if n_envs == 1 or len(shape) != 1:
+            along_last = first + (np.arange(shape[-1]) if len(shape) > 1 else 0)
             return np.asarray(np.broadcast_to(along_last, shape)[leading])
-        part, n = leading[0] if len(leading) == 1 else None, len(self._ids)
-        places = range(n)[part] if isinstance(part, (int, slice)) else np.arange(n)[leading]  # in a large array, few
+        part = leading[0] if len(leading) == 1 else None
+        places = range(shape[0])[part] if isinstance(part, slice) else np.arange(shape[0])[leading]
         return first + np.asarray(places, np.int64) % n_envs
 
     def _view(self, ids: npt.NDArray[np.signedinteger]) -> TensorArray:
