@@ -6,7 +6,7 @@ import struct
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import obscodec
@@ -740,27 +740,37 @@ def test_a_failed_save_is_tried_again_and_can_be_read(tmp_path):
     assert len(obscodec.load(folder)) == 11
 
 
-def test_a_step_that_an_error_leaves_stored_is_not_stored_again(monkeypatch):
-    append, made = RingBuffer.append, []
+def joined_call(owner):
+    """A call of a writer that has joined, with three steps of an environment."""
+    owner._answers.answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
+    ring = RingBuffer(3, FIELDS)
+    for k in range(3):
+        ring.append(**step(0, k))
+    message = np.frombuffer(ring.take(np.arange(3), to="encoded").to_bytes(), np.uint8)
+    return {"call": "append", "writer": "w", "first": 0, "steps": message}
 
-    def interrupted(ring, **step):
-        append(ring, **step)
-        made.append(1)
-        if len(made) == 2:
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_step_that_an_error_leaves_stored_is_counted_once(monkeypatch, is_stored):
+    append, n_calls = RingBuffer.append, []
+
+    def failing(ring, **step):
+        n_calls.append(1)
+        if is_stored or len(n_calls) != 2:
+            append(ring, **step)
+        if len(n_calls) == 2:
             raise MemoryError
 
-    with Owner(new_ring()) as owner:
-        owner._answers.answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
-        ring = RingBuffer(3, FIELDS)
-        for k in range(3):
-            ring.append(**step(0, k))
-        message = np.frombuffer(ring.take(np.arange(3), to="encoded").to_bytes(), np.uint8)
-        call = {"call": "append", "writer": "w", "first": 0, "steps": message}
-        monkeypatch.setattr(RingBuffer, "append", interrupted)
-        with pytest.raises(MemoryError):
+    limiter = RateLimiter(1, tolerance=100)
+    with Owner(new_ring(), limiter=limiter) as owner:
+        call = joined_call(owner)
+        monkeypatch.setattr(RingBuffer, "append", failing)
+        with nullcontext() if is_stored else pytest.raises(MemoryError):
             owner._answers._append(call)
+        assert limiter.n_inserted == len(numbers_of(owner.buffer)[0]) == (3 if is_stored else 1)
         owner._answers._append(call)
         assert numbers_of(owner.buffer)[0].tolist() == [0, 1, 2]
+        assert limiter.n_inserted == 3
 
 
 @pytest.mark.slow
@@ -791,12 +801,7 @@ def test_a_call_that_comes_again_before_its_first_answer_is_made_once():
     """The connection broke while the owner worked, and the writer has made another one."""
     limiter = RateLimiter(1)
     with Owner(new_ring(), limiter=limiter) as owner:
-        owner._answers.answer({"call": "join", "writer": "w", "envs": np.array([0]), "turn": 0}, Sent())
-        ring = RingBuffer(3, FIELDS)
-        for k in range(3):
-            ring.append(**step(0, k))
-        message = np.frombuffer(ring.take(np.arange(3), to="encoded").to_bytes(), np.uint8)
-        call = {"call": "append", "writer": "w", "first": 0, "steps": message}
+        call = joined_call(owner)
         threads = [threading.Thread(target=owner._answers.answer, args=(call, Sent())) for _ in range(2)]
         for thread in threads:
             thread.start()

@@ -212,10 +212,9 @@ class Answers:
             counted, n_before = writer._replace(n=n + 1), self._buffer.n_appended
             try:
                 change()
-            except BaseException:
-                if self._buffer.n_appended > n_before:  # it came when the step was stored
-                    self._writers[name] = counted
-                raise
+            except MemoryError:
+                if self._buffer.n_appended == n_before:
+                    raise  # else it came when the step was stored
             self._writers[name] = counted  # no failed allocation comes between
         return is_new
 

@@ -117,7 +117,7 @@ class Line:
         return self._connection is not None
 
     def open(self) -> Connection:
-        """The connection, which is made if there is none; what a connection raises that is no more."""
+        """The connection, which is made if there is none; errors are those of a socket, which :meth:`call` explains."""
         if self._connection is None:
             made = as_connection(socket.create_connection(self.address, _CONNECT_S))
             try:
